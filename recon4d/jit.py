@@ -1,0 +1,54 @@
+"""How CPU kernels are compiled: once per machine, cached on disk, and said aloud the first time.
+
+Kernels and the intrinsics that they use live in one file, because the on-disk cache is stamped with the
+source of the file that defines the jitted function and with nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit, set_num_threads
+
+_kernels: list[Any] = []  # Numba dispatchers have no public static type.
+
+
+def kernel(*, parallel: bool = False, fastmath: bool | set[str] = True) -> Callable[[Callable], Any]:
+    """Decorates a CPU kernel: nogil, IEEE division, cached on disk, registered for ``cold``.
+
+    Kernels are pure loops over NumPy arrays. A parallel kernel must write every output from exactly one
+    iteration, so that results are bit-equal for any number of threads.
+    """
+
+    def wrap(function: Callable) -> Any:
+        compiled = njit(function, parallel=parallel, fastmath=fastmath, error_model="numpy", nogil=True, cache=True)
+        _kernels.append(compiled)
+        return compiled
+
+    return wrap
+
+
+def cold() -> list[str]:
+    """Names of the registered kernels that have no compiled code in memory or in the on-disk cache."""
+    return [k.py_func.__name__ for k in _kernels if not k.signatures and not _is_cached(k)]
+
+
+def use_threads(count: int) -> None:
+    """Sets the threads that CPU kernels and torch's CPU operations use in this process."""
+    import torch
+
+    torch.set_num_threads(count)
+    set_num_threads(min(count, _available_threads()))
+
+
+def _available_threads() -> int:
+    from numba import config
+
+    return int(config.NUMBA_NUM_THREADS)
+
+
+def _is_cached(dispatcher: Any) -> bool:
+    cache = dispatcher._cache  # No public way to ask; checked by tests/contracts/test_jit.py.
+    return os.path.exists(os.path.join(cache.cache_path, cache._cache_file._index_name))
