@@ -1,0 +1,158 @@
+"""One step of gradient descent, and the guard around rounds of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recon4d.errors import TrainingDiverged
+from recon4d.geometry import SH_C0
+from recon4d.loss import LossTerms, image_loss
+from recon4d.model import Gaussians4D, RowAdam
+from recon4d.raster import rasterize
+from recon4d.train._config import RateConfig
+from recon4d.types import Camera, Cameras
+
+ROUND = 100
+"""Steps between looks at the numbers: each look makes a device wait for its queue."""
+_ROLLBACKS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What one step looks at."""
+
+    camera: Camera
+    """Possibly a crop of one."""
+    time_s: float
+    target: Tensor
+    """[H, W, 3] uint8."""
+    weight: Tensor | None
+    """[H, W] float32, or None for 1 everywhere."""
+    pixels: int
+    """Of the whole image: a crop's loss keeps the whole image's scale."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Costs:
+    """Price of opacity, per living Gaussian."""
+
+    static: float = 0.0
+    dynamic: float = 0.0
+
+
+class Descent:
+    """A model, its optimizer and the present learning rates.
+
+    Numbers are looked at once a round. When a loss or a parameter has stopped being finite, the last good round
+    is restored and the rates are halved; after three times in a row the fit gives up.
+    """
+
+    def __init__(self, model: Gaussians4D, rates: tuple[RateConfig, RateConfig], distance_m: float) -> None:
+        self.model = model
+        self.optimizer = RowAdam(model.params)
+        self._static_rates = _rate_vector(model, rates[0], distance_m)
+        self._dynamic_rates = _rate_vector(model, rates[1], distance_m)
+        self._brake = 1.0
+        self._failures = 0
+        self._losses: list[Tensor] = []
+        self._good = self._snapshot()
+
+    def step(self, view: View, terms: LossTerms, costs: Costs, decay: float) -> int:
+        """Draws the view, and moves what it shows. Returns how many Gaussians were alive and in view."""
+        slice_ = self.model.slice(
+            view.time_s, view.camera, opacity_cost=costs.dynamic, static_opacity_cost=costs.static
+        )
+        cameras = Cameras.of(view.camera, device=self.model.device)
+        drawn = rasterize(slice_.splats, cameras, outputs=("rgb",))
+        assert drawn.rgb is not None
+        loss = image_loss(drawn.rgb[0], view.target, weight=view.weight, terms=terms, pixels=view.pixels)
+        loss.backward()
+        scale = decay * self._brake
+        self.optimizer.step(
+            slice_.rows,
+            slice_.gradient(),
+            self._static_rates * scale,
+            self._dynamic_rates * scale,
+            self.model.n_static,
+        )
+        self._losses.append(loss.detach())
+        return len(slice_.splats)
+
+    def end_round(self, step: int) -> tuple[float, bool]:
+        """Looks at a round's numbers. Returns its mean loss and whether they were good.
+
+        Args:
+            step: how many steps the stage has made; a bad round is to be made again.
+
+        Raises:
+            TrainingDiverged: rolling back did not help.
+        """
+        losses = torch.stack(self._losses).cpu().numpy()
+        self._losses = []
+        culprit = self._not_finite(losses, step)
+        if culprit is None:
+            self._failures = 0
+            self._good = self._snapshot()
+            return float(losses.mean()), True
+        self._failures += 1
+        if self._failures > _ROLLBACKS:
+            raise TrainingDiverged(
+                step=culprit[0],
+                tensor=culprit[1],
+                advice=f"{_ROLLBACKS} restarts from the last good round at ever lower rates did not help;"
+                " look for broken frames or calibration with 'recon4d check', or lower the learning rates",
+            )
+        self._restore()
+        self._brake *= 0.5
+        return float("nan"), False
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Tensors by name: all that is needed to go on."""
+        state = {f"optimizer.{name}": value for name, value in self.optimizer.state_dict().items()}
+        return {"params": self.model.params, "brake": torch.tensor([self._brake], dtype=torch.float64), **state}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.model.params.copy_(state["params"])
+        self._brake = float(state["brake"][0])
+        prefix = "optimizer."
+        self.optimizer.load_state_dict({k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)})
+        self._good = self._snapshot()
+
+    def _not_finite(self, losses: np.ndarray, step: int) -> tuple[int, str] | None:
+        bad = np.flatnonzero(~np.isfinite(losses))
+        if len(bad):
+            return step - len(losses) + int(bad[0]) + 1, "loss"
+        finite = torch.isfinite(self.model.params).all(0).cpu()
+        if bool(finite.all()):
+            return None
+        column = int(torch.nonzero(~finite)[0])
+        name = next(name for name, part in self.model.layout.columns.items() if part.start <= column < part.stop)
+        return step, name
+
+    def _snapshot(self) -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in self.state_dict().items()}
+
+    def _restore(self) -> None:
+        brake = self._brake
+        self.load_state_dict(self._good)
+        self._brake = brake
+
+
+def _rate_vector(model: Gaussians4D, rates: RateConfig, distance_m: float) -> Tensor:
+    """[D] learning rates, one a parameter column."""
+    return model.layout.vector(
+        mean=rates.means * distance_m,
+        quat=rates.quats,
+        log_scale=rates.scales,
+        logit_opacity=rates.opacities,
+        sh_dc=rates.colors / SH_C0,
+        sh_rest=rates.colors * rates.sh_share,
+        velocity=rates.velocities * distance_m,
+        center=rates.centers,
+        log_radius=rates.durations,
+        log_tail=rates.durations,
+    ).to(model.device)

@@ -1,0 +1,118 @@
+"""The static fit: what stands still, from the temporal medians."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import fields
+
+import numpy as np
+import torch
+
+from recon4d.errors import Stopped
+from recon4d.events import Finished, OnEvent, Progress, ShouldStop, Started, ignore, never
+from recon4d.loss import LossTerms
+from recon4d.model import Gaussians4D
+from recon4d.points import StaticView, Workspace, static_seeds
+from recon4d.raster import rasterize
+from recon4d.train._config import FitConfig
+from recon4d.train._optimize import ROUND, Costs, Descent, View
+from recon4d.train._views import clip_statistics, static_views
+from recon4d.types import Cameras, Capture, DynamicPool, StaticPool
+
+
+def fit_static(
+    capture: Capture,
+    config: FitConfig,
+    *,
+    device: torch.device | str = "cpu",
+    on_event: OnEvent = ignore,
+    should_stop: ShouldStop = never,
+) -> StaticPool:
+    """Fits plain 3D Gaussians to the temporal-median image of every camera.
+
+    Args:
+        capture: training cameras and frames only.
+
+    Returns:
+        ``config.static.count`` Gaussians on the CPU.
+
+    Raises:
+        Stopped: on request; this stage takes seconds and starts again.
+        TrainingDiverged: numbers stopped being finite.
+    """
+    begun, steps = time.monotonic(), config.static.steps
+    on_event(Started(stage="static", total=steps, detail=f"{config.static.count} Gaussians"))
+    views = static_views(capture, clip_statistics(capture), config.static)
+    workspace = Workspace.of(capture.cameras, capture.plane)
+    rng = np.random.default_rng([config.seed, 1])
+    seeds = static_seeds(views, workspace, count=config.static.count, sh_degree=config.sh_degree, rng=rng)
+    model = Gaussians4D.from_pools(seeds, no_dynamic(config.sh_degree)).to(device)
+    descent = Descent(model, (config.static.rates, config.static.rates), workspace.distance_m)
+    targets = [_target(view, model.device) for view in views]
+    costs = Costs(static=config.static.opacity_cost / len(seeds))
+    step = 0
+    while step < steps:
+        if should_stop():
+            raise Stopped("stopped during the static fit; rerun to start this stage again")
+        size = min(ROUND, steps - step)
+        for k in range(step, step + size):
+            descent.step(targets[k % len(targets)], _terms(config, k // len(targets)), costs, 0.1 ** (k / steps))
+        loss, good = descent.end_round(step + size)
+        if not good:
+            continue
+        step += size
+        elapsed = time.monotonic() - begun
+        on_event(
+            Progress(
+                stage="static", step=step, total=steps, eta_s=elapsed / step * (steps - step), loss=loss, splats=len(seeds),
+                psnr=_psnr(model, views),
+            )
+        )  # fmt: skip
+    on_event(Finished(stage="static", seconds=time.monotonic() - begun))
+    return model.to("cpu").to_pools()[0]
+
+
+def render_backgrounds(pool: StaticPool, capture: Capture, device: torch.device | str = "cpu") -> list[np.ndarray]:
+    """[H, W, 3] float32 picture of the static pool from every camera of the capture."""
+    splats = Gaussians4D.from_pools(pool, no_dynamic(round(pool.sh.shape[1] ** 0.5) - 1)).to(device).at(0.0)
+    images = []
+    with torch.no_grad():
+        for camera in capture.cameras:
+            drawn = rasterize(splats, Cameras.of(camera, device=device), outputs=("rgb",))
+            assert drawn.rgb is not None
+            images.append(drawn.rgb[0].cpu().numpy())
+    return images
+
+
+def no_dynamic(sh_degree: int) -> DynamicPool:
+    """A dynamic pool of no rows."""
+    widths = {"means": (3,), "quats": (4,), "scales": (3,), "sh": ((sh_degree + 1) ** 2, 3), "velocities": (3,)}
+    return DynamicPool(**{f.name: torch.zeros(0, *widths.get(f.name, ())) for f in fields(DynamicPool)})
+
+
+def _target(view: StaticView, device: torch.device) -> View:
+    image = torch.from_numpy(np.rint(view.image * 255).astype(np.uint8)).to(device)
+    weight = torch.from_numpy(view.weight).to(device)
+    return View(
+        camera=view.camera, time_s=0.0, target=image, weight=weight, pixels=view.camera.width * view.camera.height
+    )
+
+
+def _terms(config: FitConfig, visit: int) -> LossTerms:
+    """The loss of a view's so-manieth visit."""
+    if visit % config.ssim_every == 0:
+        return config.loss
+    return LossTerms(l1=config.loss.l1, ssim=0.0, l2=config.loss.l2)
+
+
+def _psnr(model: Gaussians4D, views: list[StaticView]) -> float:
+    """Decibel on the settled pixels of the first view."""
+    view = views[0]
+    with torch.no_grad():
+        drawn = rasterize(model.at(0.0), Cameras.of(view.camera, device=model.device), outputs=("rgb",))
+    assert drawn.rgb is not None
+    settled = view.weight > 0.5
+    if not settled.any():
+        settled = view.weight > 0
+    error = (drawn.rgb[0].cpu().numpy() - view.image)[settled]
+    return float(-10 * np.log10(np.mean(error.clip(-1, 1) ** 2) + 1e-10))

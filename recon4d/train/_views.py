@@ -1,0 +1,107 @@
+"""Which frames a fit looks at, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from recon4d.capture import statistics
+from recon4d.points import Foreground, StaticView
+from recon4d.train._config import StaticConfig
+from recon4d.train._optimize import View
+from recon4d.types import Capture, Clip, ClipStatistics
+
+
+def clip_statistics(capture: Capture) -> list[ClipStatistics]:
+    return [statistics(clip) for clip in capture.clips]
+
+
+def key_frames(clip: Clip, rate_hz: float) -> np.ndarray:
+    """[F] int64: the frame nearest to each instant k / rate, none twice and none farther than half the spacing.
+
+    Frames are picked, never resampled; where the clip has a gap there is no key frame.
+    """
+    instants = np.arange(np.floor(clip.times[0] * rate_hz), np.ceil(clip.times[-1] * rate_hz) + 1) / rate_hz
+    right = (
+        np.searchsorted(clip.times, instants).clip(1, len(clip) - 1) if len(clip) > 1 else np.zeros(len(instants), int)
+    )
+    left = np.maximum(right - 1, 0)
+    nearest = np.where(instants - clip.times[left] <= clip.times[right] - instants, left, right)
+    near = np.abs(clip.times[nearest] - instants) <= 0.5 / rate_hz + 1e-9
+    return np.unique(nearest[near])
+
+
+def static_views(capture: Capture, stats: Sequence[ClipStatistics], config: StaticConfig) -> list[StaticView]:
+    """Median images, weighted by how settled each pixel is."""
+    views = []
+    for clip, statistic in zip(capture.clips, stats, strict=True):
+        weight = 1 / (1 + (statistic.spread / config.settled_spread) ** 2)
+        weight = np.maximum(weight, config.least_weight) * clip.valid
+        views.append(
+            StaticView(
+                camera=clip.camera,
+                image=statistic.median.astype(np.float32) / 255,
+                weight=np.ascontiguousarray(weight, np.float32),
+            )
+        )
+    return views
+
+
+class FrameSampler:
+    """Random training views of the joint fit: a frame of a camera, whole or cropped to what moves.
+
+    Args:
+        foreground: masks of the training clips.
+        rate_hz: frames a second that may be visited.
+        whole_every: every how many draws the whole image is taken.
+        rng: decides camera and frame of each draw.
+    """
+
+    def __init__(
+        self,
+        foreground: Foreground,
+        *,
+        rate_hz: float,
+        whole_every: int,
+        rng: np.random.Generator,
+        device: torch.device,
+    ) -> None:
+        self._clips = foreground.clips
+        self._frames = [key_frames(clip, rate_hz) for clip in self._clips]
+        self._boxes = [[foreground.box(c, int(f)) for f in frames] for c, frames in enumerate(self._frames)]
+        self._valid = [
+            None if clip.valid.all() else torch.from_numpy(clip.valid.astype(np.float32)).to(device)
+            for clip in self._clips
+        ]
+        self._whole_every = whole_every
+        self._rng = rng
+        self._device = device
+
+    def draw(self, step: int) -> View:
+        camera = int(self._rng.integers(len(self._clips)))
+        number = int(self._rng.integers(len(self._frames[camera])))
+        box = self._boxes[camera][number] if step % self._whole_every else None
+        return self._view(camera, int(self._frames[camera][number]), box)
+
+    def whole(self, camera: int, share: float) -> View:
+        """The whole frame at a share in [0, 1] of a camera's list; for progress figures."""
+        frames = self._frames[camera]
+        return self._view(camera, int(frames[int(share * (len(frames) - 1))]), None)
+
+    @property
+    def cameras(self) -> int:
+        return len(self._clips)
+
+    def _view(self, camera: int, frame: int, box: tuple[int, int, int, int] | None) -> View:
+        clip = self._clips[camera]
+        image, valid = clip.frames[frame], self._valid[camera]
+        pixels = clip.camera.width * clip.camera.height
+        seen = clip.camera
+        if box is not None:
+            x0, y0, x1, y1 = box
+            image, seen = image[y0:y1, x0:x1], clip.camera.crop(*box)
+            valid = valid[y0:y1, x0:x1].contiguous() if valid is not None else None
+        target = torch.from_numpy(np.ascontiguousarray(image)).to(self._device)
+        return View(camera=seen, time_s=float(clip.times[frame]), target=target, weight=valid, pixels=pixels)
