@@ -1,0 +1,150 @@
+"""Adam by rows: only Gaussians that the step has seen move."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from recon4d.model import _kernels
+from recon4d.model._layout import Layout
+
+_MEAN = Layout(0).columns["mean"]
+_LOG_SCALE = Layout(0).columns["log_scale"]
+
+
+class RowAdam:
+    """Adam (Kingma and Ba 2015) with moments and a step count of its own for every row.
+
+    A Gaussian that is not alive or not in view has no gradient. Plain Adam would go on moving it by its old
+    momentum and would fade its moments; here it rests, and its bias correction counts its own steps only.
+
+    On the side, rows that move add to two statistics for refinement: ``pull``, the norm of the position gradient
+    times the geometric mean of the deviations (loss per relative shift), and ``seen``, the steps taken.
+
+    Args:
+        params: [N, D] float32, changed in place by ``step``.
+        betas: decay of the first and second moments, each in [0, 1).
+        eps: added to the root of the second moment.
+        backend: "auto" takes the compiled kernel on the CPU, "torch" forces PyTorch.
+
+    Raises:
+        ValueError: a decay is out of range.
+    """
+
+    def __init__(
+        self,
+        params: Tensor,
+        betas: tuple[float, float] = (0.9, 0.99),
+        eps: float = 1e-15,
+        *,
+        backend: Literal["auto", "torch"] = "auto",
+    ) -> None:
+        if not all(0 <= beta < 1 for beta in betas):
+            raise ValueError(f"betas must lie in [0, 1); they are {betas}")
+        self.params = params
+        self.betas = betas
+        self.eps = eps
+        self.backend: Literal["auto", "torch"] = backend
+        n, width = params.shape
+        self.moments = params.new_zeros(n, 2, width)
+        self.steps = torch.zeros(n, dtype=torch.int32, device=params.device)
+        self.pull = params.new_zeros(n)
+        self.seen = params.new_zeros(n)
+        self._correction = _correction(betas).to(params.device)
+
+    def step(self, rows: Tensor, gradient: Tensor, lr_static: Tensor, lr_dynamic: Tensor, n_static: int) -> None:
+        """Moves the rows whose gradient is not all zero.
+
+        Args:
+            rows: [n] int64, each row at most once.
+            gradient: [n, D] of the raw parameters.
+            lr_static: [D] learning rates of rows below ``n_static``, by column (see ``Layout.vector``).
+            lr_dynamic: [D] of the others.
+            n_static: where dynamic rows begin.
+        """
+        if gradient.shape != (len(rows), self.params.shape[1]):
+            raise ValueError(
+                f"the gradient must be [{len(rows)}, {self.params.shape[1]}]; it is {list(gradient.shape)}"
+            )
+        if self.backend == "auto" and self.params.device.type == "cpu":
+            self._step_compiled(rows, gradient, lr_static, lr_dynamic, n_static)
+        else:
+            self._step_eager(rows, gradient, lr_static, lr_dynamic, n_static)
+
+    def reset(self, rows: Tensor) -> None:
+        """Forgets everything about the given rows, as after a Gaussian was moved elsewhere."""
+        for state in (self.moments, self.steps, self.pull, self.seen):
+            state[rows] = 0
+
+    def reset_statistics(self) -> None:
+        """Starts ``pull`` and ``seen`` anew."""
+        self.pull.zero_()
+        self.seen.zero_()
+
+    def remap(self, params: Tensor, source: Tensor) -> None:
+        """Goes over to another matrix whose row i was row ``source[i]`` of the old one; -1 marks a new row."""
+        known = source >= 0
+        for name in ("moments", "steps", "pull", "seen"):
+            old = getattr(self, name)
+            new = old.new_zeros(len(source), *old.shape[1:])
+            new[known] = old[source[known]]
+            setattr(self, name, new)
+        self.params = params
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The per-row state by name, not copied."""
+        return {"moments": self.moments, "steps": self.steps, "pull": self.pull, "seen": self.seen}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Copies a state of the same shape.
+
+        Raises:
+            ValueError: a tensor is missing, or of another shape.
+        """
+        for name, own in self.state_dict().items():
+            if name not in state or state[name].shape != own.shape:
+                found = list(state[name].shape) if name in state else "absent"
+                raise ValueError(f"optimizer state '{name}' must be {list(own.shape)}; it is {found}")
+        for name, own in self.state_dict().items():
+            own.copy_(state[name])
+
+    def _step_compiled(
+        self, rows: Tensor, gradient: Tensor, lr_static: Tensor, lr_dynamic: Tensor, n_static: int
+    ) -> None:
+        state: tuple[Any, ...] = tuple(tensor.numpy() for tensor in self.state_dict().values())
+        beta1, beta2 = (np.float32(beta) for beta in self.betas)
+        settings = (n_static, beta1, beta2, np.float32(self.eps), self._correction.numpy())
+        rates = (lr_static.float().contiguous().numpy(), lr_dynamic.float().contiguous().numpy())
+        params = self.params.detach().numpy()
+        _kernels.adam(params, state, rows.numpy(), gradient.contiguous().numpy(), rates, settings)
+
+    @torch.no_grad()
+    def _step_eager(self, rows: Tensor, gradient: Tensor, lr_static: Tensor, lr_dynamic: Tensor, n_static: int) -> None:
+        beta1, beta2 = self.betas
+        touched = (gradient != 0).any(1)
+        rows, gradient = rows[touched], gradient[touched]
+        params = self.params[rows]
+        size = torch.exp(params[:, _LOG_SCALE].mean(1))
+        self.pull[rows] += gradient[:, _MEAN].norm(dim=1) * size
+        self.seen[rows] += 1
+        self.steps[rows] += 1
+        correction = self._correction[(self.steps[rows].long() - 1).clamp_max(len(self._correction) - 1)]
+        first = beta1 * self.moments[rows, 0] + (1 - beta1) * gradient
+        second = beta2 * self.moments[rows, 1] + (1 - beta2) * gradient**2
+        self.moments[rows, 0] = first
+        self.moments[rows, 1] = second
+        rate = torch.where((rows < n_static)[:, None], lr_static.to(params), lr_dynamic.to(params))
+        change = rate * first * correction[:, :1] / (second.sqrt() * correction[:, 1:] + self.eps)
+        self.params[rows] = params - change
+
+
+def _correction(betas: tuple[float, float]) -> Tensor:
+    """[T, 2]: at step s, row s - 1 holds 1 / (1 - beta1^s) and 1 / sqrt(1 - beta2^s); later steps need none."""
+    slowest = max(*betas, 0.5)
+    steps = np.arange(1, math.ceil(math.log(2.0**-26) / math.log(slowest)) + 1)
+    table = np.stack([1 / (1 - betas[0] ** steps), 1 / np.sqrt(1 - betas[1] ** steps)], 1)
+    return torch.from_numpy(table.astype(np.float32))
