@@ -1,0 +1,27 @@
+"""Capture: from a folder of videos to clips on one clock.
+
+Input       a capture folder (``capture.json`` and one video per camera), or another project's layout to import.
+Output      ``Capture`` records: undistorted uint8 frames at their own times, cameras, bench plane; and what is
+            computed from frames alone for several rooms: the train/test division, temporal median and spread.
+Owns        the capture folder's format (documented in ``recon4d.capture._manifest``), decoding, clocks,
+            undistortion, the checks of a capture, the cache of decoded frames.
+Does not    solve calibrations, resample in time, balance colours, or know anything of Gaussians.
+"""
+
+from recon4d.capture._divide import Division, divide
+from recon4d.capture._findings import Finding
+from recon4d.capture._ingest import IngestConfig, check, ingest
+from recon4d.capture._statistics import statistics
+from recon4d.capture.formats import formats, import_capture
+
+__all__ = [
+    "Division",
+    "Finding",
+    "IngestConfig",
+    "check",
+    "divide",
+    "formats",
+    "import_capture",
+    "ingest",
+    "statistics",
+]

@@ -1,0 +1,82 @@
+"""What is wrong with a capture, said once and used twice: ``check`` collects it, ``ingest`` refuses with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, NoReturn
+
+from recon4d.errors import CalibrationError, CaptureError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is wrong with a capture, or that somebody should know about it."""
+
+    severity: Literal["error", "warning"]
+    message: str
+    """What was found, with the value, and what is allowed."""
+    advice: str = ""
+    """What to do about it."""
+    camera: str | None = None
+    file: str | None = None
+    """Path relative to the capture folder, where there is one."""
+    calibration: bool = False
+    """Whether it is about a camera's numbers (K, distortion, size, pose) and not about its files."""
+
+    @property
+    def text(self) -> str:
+        """Message and advice as one sentence, without camera and file."""
+        return f"{self.message}; {self.advice}" if self.advice else self.message
+
+    def as_error(self) -> CaptureError:
+        """The exception that ``ingest`` raises for it."""
+        kind = CalibrationError if self.calibration else CaptureError
+        return kind(self.text, camera=self.camera, file=self.file)
+
+    def __str__(self) -> str:
+        return str(CaptureError(self.text, camera=self.camera, file=self.file))
+
+
+class RefusedError(Exception):
+    """Unwinds to the end of the part that cannot go on; the finding has been reported already."""
+
+
+class Inspection:
+    """Where every check reports to.
+
+    ``on_finding`` decides what an error means: a function that raises makes the first one final, one that
+    collects lets the inspection go on with the parts that do not depend on what failed.
+    """
+
+    def __init__(self, on_finding: Callable[[Finding], None]) -> None:
+        self._on_finding = on_finding
+
+    def report(self, finding: Finding) -> None:
+        self._on_finding(finding)
+
+    def warn(self, message: str, advice: str = "", *, camera: str | None = None, file: str | None = None) -> None:
+        self._on_finding(Finding(severity="warning", message=message, advice=advice, camera=camera, file=file))
+
+    def error(
+        self,
+        message: str,
+        advice: str = "",
+        *,
+        camera: str | None = None,
+        file: str | None = None,
+        calibration: bool = False,
+    ) -> NoReturn:
+        self._on_finding(
+            Finding(severity="error", message=message, advice=advice, camera=camera, file=file, calibration=calibration)
+        )
+        raise RefusedError
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """A part of the inspection that may fail without ending the others."""
+        try:
+            yield
+        except RefusedError:
+            return
