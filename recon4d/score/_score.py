@@ -1,0 +1,176 @@
+"""The door: render every sample, compare, sum up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from recon4d.capture import Division, statistics
+from recon4d.errors import ConfigError, Stopped
+from recon4d.events import Finished, OnEvent, Progress, Scored, ShouldStop, Started, ignore, never
+from recon4d.model import Gaussians4D
+from recon4d.raster import rasterize
+from recon4d.score._metrics import Tally, compare
+from recon4d.score._predictors import PREDICTORS, predict
+from recon4d.score._samples import Sample, samples, training_frames
+from recon4d.types import Camera, Cameras, Clip, ClipStatistics, Scene4D
+
+_STAGE = "score"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreConfig:
+    """How a scene is scored. The defaults are the definitions; other values give numbers of another kind."""
+
+    moving_threshold: float = 0.08
+    """A pixel moves where its largest channel difference from the temporal median exceeds this, in [0, 1]."""
+    min_moving_pixels: int = 50
+    """An image with fewer moving pixels has no moving score: its mean would be noise."""
+    train_every: int = 8
+    """Every how many grid instants, from the first, the training frames are scored."""
+    cap_db: float = 100.0
+    """Decibel of an exact image, whose PSNR is infinite and would have no JSON form."""
+    device: str = "cpu"
+    """Torch device that renders."""
+    backend: str = "auto"
+    """Rasterizer."""
+
+    def __post_init__(self) -> None:
+        if self.train_every < 1:
+            raise ConfigError(f"train_every must be 1 or more; it is {self.train_every}")
+        if not 0 <= self.moving_threshold < 1:
+            raise ConfigError(f"moving_threshold must lie in [0, 1); it is {self.moving_threshold}")
+        if self.min_moving_pixels < 1:
+            raise ConfigError(f"min_moving_pixels must be 1 or more; it is {self.min_moving_pixels}")
+
+
+def score(
+    scene: Scene4D,
+    division: Division,
+    config: ScoreConfig = ScoreConfig(),
+    *,
+    on_event: OnEvent = ignore,
+    should_stop: ShouldStop = never,
+) -> dict[str, Any]:
+    """Scores a scene. Every frame is rendered at its own time through its own camera.
+
+    Args:
+        scene: the scene.
+        division: what was trained on and what was kept; ``heldout`` has all cameras and frames.
+        config: definitions and device.
+        on_event: hears Started, Progress, Scored and Finished of the stage "score".
+        should_stop: asked before every image.
+
+    Returns:
+        Plain JSON. ``heldout_cameras``, ``heldout_times`` and ``train`` are each ``{psnr, psnr_moving, ssim,
+        cameras: {name: {psnr, psnr_moving, ssim, images}}}``, or None when nothing belongs to the set; means are over
+        images, then over cameras, in decibel. ``predictors`` maps ``temporal_median``, ``previous_frame`` and
+        ``neighbour_mean`` to the same record for the held-out times (None without any); ``temporal_median`` also
+        holds ``heldout_cameras``, where the median is that of the held-out camera itself (``"of": "the held-out
+        camera's own frames"``): no scene can know it. ``per_time`` lists ``{camera, time_s, set, psnr,
+        psnr_moving}`` of every image. ``psnr_moving`` is None where no image has enough moving pixels.
+
+    Raises:
+        Stopped: on request; nothing is kept.
+    """
+    began = time.monotonic()
+    chosen = samples(division, config.train_every)
+    on_event(Started(stage=_STAGE, total=len(chosen)))
+    draw = _renderer(scene, config)
+    ours = {name: Tally() for name in ("heldout_cameras", "heldout_times", "train")}
+    theirs = {name: Tally() for name in PREDICTORS}
+    own_median = Tally()
+    per_time: list[dict[str, Any]] = []
+    reference = _References(division)
+    for step, sample in enumerate(chosen):
+        if should_stop():
+            raise Stopped(f"scoring was stopped after {step} of {len(chosen)} images; score again to get all")
+        training, stats = reference(sample.camera)
+        judge = _judge(sample, stats, config)
+        result = judge(draw(sample.clip.camera, sample.time_s))
+        ours[sample.set].add(sample.camera, result)
+        per_time.append(
+            {"camera": sample.camera, "time_s": sample.time_s, "set": sample.set, "psnr": result.psnr,
+             "psnr_moving": result.psnr_moving}
+        )  # fmt: skip
+        if sample.set != "train":
+            spacing_s = division.heldout.split.grid_s
+            for name, image in predict(training, stats, sample.instant_s, spacing_s):
+                if sample.set == "heldout_times":
+                    theirs[name].add(sample.camera, judge(image))
+                elif name == "temporal_median":
+                    own_median.add(sample.camera, judge(image))
+        on_event(Progress(stage=_STAGE, step=step + 1, total=len(chosen)))
+    scores = {
+        **{name: tally.summary() for name, tally in ours.items()},
+        "predictors": _predictors(theirs, own_median),
+        "per_time": per_time,
+    }
+    on_event(Scored(stage=_STAGE, scores=scores))
+    on_event(Finished(stage=_STAGE, seconds=time.monotonic() - began))
+    return scores
+
+
+class _References:
+    """Training frames and their statistics by camera, computed when first asked for."""
+
+    def __init__(self, division: Division) -> None:
+        self._division = division
+        self._known: dict[str, tuple[Clip, ClipStatistics]] = {}
+
+    def __call__(self, camera: str) -> tuple[Clip, ClipStatistics]:
+        if camera not in self._known:
+            training = training_frames(self._division, camera)
+            self._known[camera] = (training, statistics(training))
+        return self._known[camera]
+
+
+def _renderer(scene: Scene4D, config: ScoreConfig) -> Callable[[Camera, float], np.ndarray]:
+    model = Gaussians4D.from_scene(scene).to(config.device)
+
+    def draw(camera: Camera, time_s: float) -> np.ndarray:
+        drawn = rasterize(
+            model.at(time_s),
+            Cameras.of(camera, device=config.device),
+            background=scene.background,
+            antialiased=scene.antialiased,
+            backend=config.backend,
+            outputs=("rgb",),
+        )
+        assert drawn.rgb is not None
+        return drawn.rgb[0].clamp(0, 1).cpu().numpy()
+
+    return draw
+
+
+def _judge(sample: Sample, stats: ClipStatistics, config: ScoreConfig):
+    truth = sample.clip.frames[sample.frame]
+    moving = stats.moving(truth, config.moving_threshold)
+
+    def judge(image: np.ndarray):
+        return compare(
+            image,
+            truth,
+            moving=moving,
+            valid=sample.clip.valid,
+            min_moving_pixels=config.min_moving_pixels,
+            cap_db=config.cap_db,
+        )
+
+    return judge
+
+
+def _predictors(theirs: dict[str, Tally], own_median: Tally) -> dict[str, Any]:
+    summaries: dict[str, Any] = {name: tally.summary() for name, tally in theirs.items()}
+    own = own_median.summary()
+    if own is not None:
+        times = summaries["temporal_median"] or {"psnr": None, "psnr_moving": None, "ssim": None, "cameras": {}}
+        summaries["temporal_median"] = {
+            **times,
+            "heldout_cameras": {**own, "of": "the held-out camera's own frames"},
+        }
+    return summaries
