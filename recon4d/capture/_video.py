@@ -30,6 +30,8 @@ _UNSPECIFIED_MATRIX = (0, 2, 3)
 _HDR = {16: "PQ", 18: "HLG"}
 _FULL_RANGE = 2
 _HD_ROWS = 720
+_QUARTER_TURNS = {(1.0, 0.0, 0.0, 1.0): 0, (0.0, -1.0, 1.0, 0.0): 1, (-1.0, 0.0, 0.0, -1.0): 2, (0.0, 1.0, -1.0, 0.0): 3}
+"""A display matrix's linear part to counter-clockwise quarter turns."""
 
 
 def announced_frames(path: Path) -> int:
@@ -132,11 +134,19 @@ class _Reader:
             self._warn("is interlaced: moving edges are combed", "deinterlace it first")
 
     def _upright(self, frame: av.video.frame.VideoFrame) -> np.ndarray:
-        quarter_turns, rest = divmod(int(frame.rotation), 90)
-        if rest:
-            self._error(f"is to be shown turned by {frame.rotation} degrees", "only quarter turns are supported")
         rgb = self._colour(frame)
-        return np.ascontiguousarray(np.rot90(rgb, quarter_turns)) if quarter_turns % 4 else rgb
+        matrix = frame.side_data.get("DISPLAYMATRIX")
+        if matrix is None:
+            return rgb
+        # Nine 32-bit numbers, the first two columns with 16 fractional bits; the picture's axes map by a, b, c, d.
+        linear = np.frombuffer(bytes(matrix), np.int32)[[0, 1, 3, 4]] / 65536
+        turns = _QUARTER_TURNS.get(tuple(linear.tolist()))
+        if turns is None:
+            self._error(
+                f"is to be shown mirrored or turned at an angle (display matrix {linear.tolist()})",
+                "only quarter turns are supported; write the video again without it",
+            )
+        return np.ascontiguousarray(np.rot90(rgb, turns)) if turns else rgb
 
     def _complete(
         self,
