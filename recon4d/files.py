@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
 
 from recon4d.errors import OutputError
 
@@ -45,3 +51,32 @@ def write_atomic(path: Path, data: bytes | str) -> Path:
     with replacing(path) as temporary:
         temporary.write_bytes(data.encode() if isinstance(data, str) else data)
     return path
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any]) -> None:
+    """Writes named tensors and JSON-able facts into one safetensors file, whole or not at all.
+
+    Raises:
+        OutputError: the file cannot be written.
+    """
+    with replacing(path) as temporary:
+        try:
+            plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+            save_file(plain, temporary, {"facts": json.dumps(facts)})
+        except SafetensorError as error:  # Its own name for an error of the operating system.
+            raise OSError(str(error)) from error
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Tensors and facts that ``write_tensors`` wrote; None when there is no such file.
+
+    Raises:
+        OutputError: the file is there but damaged.
+    """
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, json.loads(file.metadata()["facts"])  # noqa: SIM118
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise OutputError(f"{path} is damaged ({error}); delete it, and what it held will be computed again") from error

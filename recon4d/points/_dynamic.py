@@ -15,7 +15,7 @@ from recon4d.points._foreground import Foreground
 from recon4d.points._hull import HullConfig, hull_depths
 from recon4d.points._lifetimes import Runs, sample_runs
 from recon4d.points._rays import ray_directions
-from recon4d.points._velocity import constant_depth_velocities
+from recon4d.points._velocity import Flows, scene_flow
 from recon4d.points._workspace import Workspace
 from recon4d.types import DynamicPool
 
@@ -75,20 +75,21 @@ def dynamic_seeds(
         for c in cameras
     ]
     runs = Runs.concatenate(samples).top(int(1.15 * config.count))
+    flows = Flows(foreground, gap_s=config.flow_s)
     parts: list[dict[str, np.ndarray]] = []
     groups = _by_frame(runs)
     for number, (camera, chosen, rows) in enumerate(groups):
         if should_stop():
             raise Stopped("stopped while seeding; rerun to start this stage again")
-        parts.append(_seed_frame(foreground, key_frames, workspace, config, runs, camera, chosen, rows, rng))
+        parts.append(_seed_frame(foreground, flows, key_frames, workspace, config, runs, camera, chosen, rows, rng))
         if number % 20 == 0:
             on_event(Progress(stage="seeds", step=number, total=len(groups)))
     return _pool(parts, config, sh_degree, rng)
 
 
 def _by_frame(runs: Runs) -> list[tuple[int, int, np.ndarray]]:
-    """(camera, key-frame number, rows of ``runs``) of every frame that has seeds."""
-    order = np.lexsort((runs.pixel, runs.chosen, runs.camera))
+    """(camera, key-frame number, rows of ``runs``) of every frame that has seeds, roughly in order of time."""
+    order = np.lexsort((runs.pixel, runs.camera, runs.chosen))
     if not len(order):
         return []
     camera, chosen = runs.camera[order], runs.chosen[order]
@@ -98,6 +99,7 @@ def _by_frame(runs: Runs) -> list[tuple[int, int, np.ndarray]]:
 
 def _seed_frame(
     foreground: Foreground,
+    flows: Flows,
     key_frames: Sequence[np.ndarray],
     workspace: Workspace,
     config: DynamicSeedConfig,
@@ -118,13 +120,14 @@ def _seed_frame(
     begin = times[first] - np.where(first == 0, config.beyond_s, 0)
     end = times[last] + np.where(last == len(times) - 1, config.beyond_s, 0)
     rests = last - first + 1 >= config.rest_frames
-    velocities = constant_depth_velocities(clip, frame, u, v, depth, gap_s=config.flow_s)
+    points = clip.camera.center_w + depth[:, None] * ray_directions(clip.camera, u, v)
+    velocities = scene_flow(foreground, flows, camera, frame, u, v, points)
     speed = np.linalg.norm(velocities, axis=1, keepdims=True)
     velocities *= np.minimum(1, config.max_speed_m_s / np.maximum(speed, 1e-9))
     velocities[rests] = 0
     size = config.size_px * clip.camera.width / 480 * depth / clip.camera.K[0, 0]
     return {
-        "means": clip.camera.center_w + depth[:, None] * ray_directions(clip.camera, u, v),
+        "means": points,
         "colors": clip.frames[frame][v, u] / 255.0,
         "sizes": size,
         "velocities": velocities,

@@ -16,7 +16,9 @@ class HullConfig:
     """Of the depth search."""
 
     depths: int = 64
-    """Samples along a ray."""
+    """Samples along a ray, even in inverse depth."""
+    refinements: int = 13
+    """Samples between the neighbours of the chosen one, in a second pass."""
     tolerance: float = 0.03
     """Of the samples whose mean colour difference is within this of the best, the nearest one is taken."""
     below_plane: float = 0.02
@@ -47,39 +49,66 @@ def hull_depths(
         found: [n] bool, whether any point was possible.
     """
     clip = foreground.clips[camera]
-    directions = ray_directions(clip.camera, u, v)
-    depths = stratified_depths(workspace.near_m, workspace.reach_m, config.depths, len(u), rng)
-    points = clip.camera.center_w.astype(np.float32) + directions[:, None] * depths[..., None]  # [n, D, 3]
-    color = clip.frames[frame][v, u].astype(np.float32) / 255
-    possible, support, cost = _agreement(foreground, camera, clip.times[frame], points, color)
-    possible &= workspace.height_above_plane(points) > -config.below_plane * workspace.distance_m
-
+    rays = _Rays(
+        camera=camera,
+        time_s=float(clip.times[frame]),
+        origin=clip.camera.center_w.astype(np.float32),
+        directions=ray_directions(clip.camera, u, v),
+        color=clip.frames[frame][v, u].astype(np.float32) / 255,
+    )
+    coarse = stratified_depths(workspace.near_m, workspace.reach_m, config.depths, len(u), rng)
+    index, has_support, found = _first_agreeing(foreground, workspace, config, rays, coarse)
     rows = np.arange(len(u))
+    around = [coarse[rows, (index + step).clip(0, config.depths - 1)] for step in (-1, 1)]
+    share = np.linspace(0, 1, config.refinements, dtype=np.float32)
+    fine = 1 / ((1 - share) / around[0][:, None] + share / around[1][:, None])
+    refined, still, _ = _first_agreeing(foreground, workspace, config, rays, fine)
+    depth = np.where(has_support & still, fine[rows, refined], coarse[rows, index]).astype(np.float64)
+    return _draw_to_neighbours(depth, has_support, u, v, config.neighbours_px * clip.camera.width / 480), found
+
+
+@dataclass(frozen=True)
+class _Rays:
+    """Pixel rays of one frame; n rows."""
+
+    camera: int
+    time_s: float
+    origin: np.ndarray
+    directions: np.ndarray
+    """[n, 3], camera-z 1."""
+    color: np.ndarray
+    """[n, 3] in [0, 1]."""
+
+
+def _first_agreeing(
+    foreground: Foreground, workspace: Workspace, config: HullConfig, rays: _Rays, depths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of ascending depths [n, D]: the chosen index, whether another camera supports it, whether any is possible."""
+    points = rays.origin + rays.directions[:, None] * depths[..., None]  # [n, D, 3]
+    possible, support, cost = _agreement(foreground, rays, points)
+    possible &= workspace.height_above_plane(points) > -config.below_plane * workspace.distance_m
     supported = possible & (support > 0)
     mean_cost = np.where(supported, cost / np.maximum(support, 1), np.inf)
     first = (supported & (mean_cost <= mean_cost.min(1, keepdims=True) + config.tolerance)).argmax(1)
     has_support = supported.any(1)
     count = possible.sum(1)
     middle = (possible.cumsum(1) >= ((count + 1) // 2)[:, None]).argmax(1)
-    depth = depths[rows, np.where(has_support, first, middle)].astype(np.float64)
-    return _draw_to_neighbours(depth, has_support, u, v, config.neighbours_px * clip.camera.width / 480), count > 0
+    return np.where(has_support, first, middle), has_support, count > 0
 
 
-def _agreement(
-    foreground: Foreground, camera: int, time_s: float, points: np.ndarray, color: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _agreement(foreground: Foreground, rays: _Rays, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Of points [n, D, 3]: whether the other cameras allow them, how many see them moving, summed colour difference."""
     shape = points.shape[:2]
     seen_by = np.zeros(shape, np.int16)
     support = np.zeros(shape, np.int16)
     cost = np.zeros(shape, np.float32)
     for other, clip in enumerate(foreground.clips):
-        if other == camera:
+        if other == rays.camera:
             continue
-        frame = clip.nearest(time_s)
+        frame = clip.nearest(rays.time_s)
         column, row, seen = pixels_of(clip.camera, points)
         moving = seen & (foreground.dilated(other, frame)[row, column] > 0)
-        difference = np.abs(clip.frames[frame][row, column] * np.float32(1 / 255) - color[:, None]).mean(-1)
+        difference = np.abs(clip.frames[frame][row, column] * np.float32(1 / 255) - rays.color[:, None]).mean(-1)
         seen_by += seen
         support += moving
         cost += np.where(moving, difference, 0)

@@ -14,7 +14,9 @@ from recon4d.points._rays import pixels_of, ray_directions, stratified_depths
 from recon4d.points._workspace import Workspace
 from recon4d.types import Camera, StaticPool
 
-_DEPTHS = 64
+_DEPTHS = 64  # Even in inverse depth.
+_REFINEMENTS = 13  # Between the neighbours of the best one.
+_UNSEEN_COST = np.float32(0.25)
 _PLANE_BONUS = 0.03  # Colour difference by which another depth must beat the bench plane.
 _SEED_SIZE_PX = 1.5
 _SEED_OPACITY = 0.27
@@ -88,30 +90,48 @@ def _best_depths(
     workspace: Workspace,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """[n] float32 depths of the pixels (u, v) of view ``index``."""
+    """[n] float32 depths of the pixels (u, v) of view ``index``: coarse, then fine around the best, or the bench."""
     camera = views[index].camera
     directions = ray_directions(camera, u, v)
-    depths = stratified_depths(workspace.near_m, workspace.far_m, _DEPTHS, len(u), rng)
-    on_plane = _plane_depths(camera, directions, workspace)
-    depths = np.concatenate([depths, on_plane[:, None]], 1)
-    points = camera.center_w.astype(np.float32) + directions[:, None] * depths[..., None]  # [n, D, 3]
     mine = descriptors[index][v, u]
-    costs = np.full((len(views) - 1, *depths.shape), np.inf, np.float32)
+    rows = np.arange(len(u))
+
+    def costs(depths: np.ndarray) -> np.ndarray:
+        points = camera.center_w.astype(np.float32) + directions[:, None] * depths[..., None]  # [n, D, 3]
+        return _disagreement(views, descriptors, index, points, mine)
+
+    coarse = stratified_depths(workspace.near_m, workspace.far_m, _DEPTHS, len(u), rng)
+    best = costs(coarse).argmin(1)
+    below, above = (coarse[rows, (best + step).clip(0, _DEPTHS - 1)] for step in (-1, 1))
+    share = np.linspace(0, 1, _REFINEMENTS, dtype=np.float32)
+    fine = 1 / ((1 - share) / below[:, None] + share / above[:, None])
+    fine_costs = costs(fine)
+    best = fine_costs.argmin(1)
+    on_plane = _plane_depths(camera, directions, workspace)
+    plane_cost = np.where(on_plane < workspace.far_m, costs(on_plane[:, None])[:, 0] - _PLANE_BONUS, np.inf)
+    return np.where(plane_cost <= fine_costs[rows, best], on_plane, fine[rows, best])
+
+
+def _disagreement(
+    views: Sequence[StaticView], descriptors: Sequence[np.ndarray], index: int, points: np.ndarray, mine: np.ndarray
+) -> np.ndarray:
+    """Of points [n, D, 3]: mean descriptor difference over the better half of the views that see them.
+
+    The other half may be occluded. A point that nobody else sees is worse than any fair match.
+    """
     others = [i for i in range(len(views)) if i != index]
+    if not others:
+        return np.full(points.shape[:2], _UNSEEN_COST, np.float32)
+    costs = np.full((len(others), *points.shape[:2]), np.inf, np.float32)
     for slot, other in enumerate(others):
         column, row, seen = pixels_of(views[other].camera, points)
         difference = np.abs(descriptors[other][row, column] - mine[:, None]).mean(-1)
         costs[slot] = np.where(seen, difference, np.inf)
-    # The better half of the views that see a point: the others may be occluded.
     costs.sort(0)
-    seen_by = np.isfinite(costs).sum(0)
-    keep = np.arange(len(others))[:, None, None] < np.maximum((seen_by + 1) // 2, 1)
-    total = np.where(keep & np.isfinite(costs), costs, 0).sum(0) / np.maximum(
-        np.minimum((seen_by + 1) // 2, seen_by), 1
-    )
-    total = np.where(seen_by > 0, total, 0.25)  # Seen by nobody else: worse than any fair match.
-    total[:, -1] = np.where(np.isfinite(on_plane) & (on_plane < workspace.far_m), total[:, -1] - _PLANE_BONUS, np.inf)
-    return depths[np.arange(len(u)), total.argmin(1)]
+    half = (np.isfinite(costs).sum(0) + 1) // 2
+    counted = np.arange(len(others))[:, None, None] < half
+    total = np.where(counted, costs, 0).sum(0) / np.maximum(half, 1)
+    return np.where(half > 0, total, _UNSEEN_COST)
 
 
 def _plane_depths(camera: Camera, directions: np.ndarray, workspace: Workspace) -> np.ndarray:

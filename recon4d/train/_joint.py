@@ -11,11 +11,11 @@ import torch
 
 from recon4d.errors import Stopped
 from recon4d.events import Finished, OnEvent, Progress, Saved, ShouldStop, Started, Warned, ignore, never
+from recon4d.files import read_tensors, write_tensors
 from recon4d.loss import LossTerms
 from recon4d.model import Gaussians4D
 from recon4d.points import Foreground, Workspace, dynamic_seeds
 from recon4d.raster import rasterize
-from recon4d.train import _checkpoint
 from recon4d.train._config import FitConfig
 from recon4d.train._optimize import ROUND, Costs, Descent
 from recon4d.train._static import render_backgrounds
@@ -76,12 +76,12 @@ class _Joint:
 
     def save(self) -> None:
         if self.path is not None:
-            facts = {"step": self.step, "key": self.key, "rng": _checkpoint.rng_state(self.rng)}
-            _checkpoint.write(self.path, self.descent.state_dict(), facts)
+            facts = {"step": self.step, "key": self.key, "rng": dict(self.rng.bit_generator.state)}
+            write_tensors(self.path, self.descent.state_dict(), facts)
 
     def resume(self) -> bool:
         """Goes on from the checkpoint when there is one of this very fit."""
-        found = _checkpoint.read(self.path) if self.path is not None else None
+        found = read_tensors(self.path) if self.path is not None else None
         if found is None or found[1]["key"] != self.key:
             return False
         self.descent.load_state_dict(found[0])

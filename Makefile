@@ -1,0 +1,44 @@
+# The two commands that matter: `make demo` and `make test`. Both set everything up first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PRESET ?= fast
+SAMPLE_OUT := build/demo
+
+.PHONY: setup demo test test-slow check format bench bench-scenes clean
+
+setup: $(VENV)/.installed
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[sim,bench,dev]"
+	touch $@
+
+demo: setup ## Reconstruct the capture that ships, and name the report to open.
+	$(BIN)/recon4d reconstruct samples/bench --out $(SAMPLE_OUT) --preset $(PRESET)
+	@echo "open $(SAMPLE_OUT)/report.html in a browser"
+
+test: setup ## Everything that runs in minutes.
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: setup ## Whole reconstructions, against the figures that they must reach.
+	$(BIN)/python -m pytest -m slow
+
+check: setup ## Lint, formatting, types.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## Kernels against public peers, in the same run; writes build/bench.json.
+	$(BIN)/python -m tests.benchmarks.kernels
+
+bench-scenes: setup ## Whole captures: scores, seconds, memory; writes build/scenes.json.
+	$(BIN)/python -m tests.benchmarks.scenes
+
+clean:
+	rm -rf build .pytest_cache .ruff_cache

@@ -1,0 +1,68 @@
+"""Finds the commands, runs one, and turns errors into a line and an exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+
+import tyro
+
+from recon4d import __version__
+from recon4d.commands._check import check
+from recon4d.commands._import import import_
+from recon4d.commands._look import export, render, score
+from recon4d.commands._reconstruct import reconstruct
+from recon4d.errors import ConfigError, Recon4DError
+
+ENTRY_POINTS = "recon4d.commands"
+_DESCRIPTION = f"""Turns videos of a workbench from several fixed cameras into a dynamic 4D Gaussian scene.
+Version {__version__}.
+
+A capture folder holds capture.json and one video a camera; see the README, or start from 'recon4d import'."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line and returns its exit code.
+
+    Args:
+        arguments: without the program's name; None takes the process's.
+    """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments in (["--version"], ["-V"]):
+        print(f"recon4d {__version__}")
+        return 0
+    try:
+        return tyro.extras.subcommand_cli_from_dict(
+            commands(), prog="recon4d", description=_DESCRIPTION, args=arguments, sort_subcommands=False
+        )
+    except Recon4DError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("aborted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # The reader of our output went away, as `head` does.
+        sys.stderr.close()
+        return 141
+
+
+def commands() -> dict[str, Callable[..., int]]:
+    """Every command by name.
+
+    Raises:
+        ConfigError: an installed package offers a name that is taken.
+    """
+    known: dict[str, Callable[..., int]] = {
+        "reconstruct": reconstruct,
+        "import": import_,
+        "check": check,
+        "render": render,
+        "export": export,
+        "score": score,
+    }
+    for entry in entry_points(group=ENTRY_POINTS):
+        if entry.name in known:
+            raise ConfigError(f"the command '{entry.name}' is offered twice, the second time by '{entry.value}'")
+        known[entry.name] = entry.load()
+    return known
