@@ -1,0 +1,437 @@
+"""The loss and its gradient in one compiled pass over strips of rows, multi-threaded.
+
+A strip is walked downwards row by row. Each source row is blurred along x and kept in a ring of 11 rows; a ring that
+is full gives one row blurred along y as well, hence the similarity there and its derivatives. Those are blurred the
+same way through a second ring (the blur is its own adjoint), so that the gradient of a row is complete ten rows after
+its source was read. All of it stays in a core's own cache.
+
+Values are held minus one half: variances do not change, and cancel fewer digits. Vectors are explicit, 16 lanes of
+float32, because the compiler gives up on loops over eleven rows.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import get_thread_id, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, register_model
+from torch import Tensor
+
+from recon4d.jit import kernel
+from recon4d.loss._terms import C1, C2, WINDOW, LossTerms, window
+
+device_types: tuple[str, ...] = ("cpu",)
+
+_LANES = 16
+_MARGIN = 16  # Floats beside a row, at least 5 pixels of 3 channels.
+_STRIP = 70  # Rows of a strip, about: each repeats twenty rows of its neighbours' work.
+_SHIFT = np.float32(0.5)
+_ZERO, _ONE, _HALF, _TWO = np.float32(0), np.float32(1), np.float32(0.5), np.float32(2)
+_C1, _C2 = np.float32(C1), np.float32(C2)
+_PER_LEVEL = np.float32(1 / 255)
+_FAST = {"contract", "nsz"}
+
+
+def image_loss(rgb: Tensor, target: Tensor, weight: Tensor | None, terms: LossTerms, factor: float) -> Tensor:
+    """See :func:`recon4d.loss.image_loss`; computes in float32."""
+    return _ImageLoss.apply(rgb, target, weight, terms, factor)  # type: ignore[no-any-return]
+
+
+class _ImageLoss(torch.autograd.Function):
+    """Computes the gradient along with the value, and hands it on when asked."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, rgb: Tensor, target: Tensor, weight: Tensor | None, terms: LossTerms, factor: float
+    ) -> Tensor:
+        wanted = ctx.needs_input_grad[0]
+        images, height, width, _ = rgb.shape
+        source = rgb.detach().float().contiguous()
+        reference = target.detach() if target.dtype == torch.uint8 else target.detach().float()
+        weights = torch.empty(images, 0, 0) if weight is None else weight.detach().float().contiguous()
+        gradient = source.new_empty(images, height, width * 3) if wanted else source.new_empty(images, 0, 0)
+        strips = 2 * max(1, round(height / (2 * _STRIP)))
+        partial = np.empty(images * strips)
+        pair = tuple(image.numpy().reshape(images, height, width * 3) for image in (source, reference.contiguous()))
+        step = _PER_LEVEL if target.dtype == torch.uint8 else _ONE
+        coefficients = (*(np.float32(value * factor) for value in (terms.l1, terms.l2, terms.ssim)), step)
+        _strips(pair, weights.numpy(), coefficients, gradient.numpy(), partial, _scratch(width * 3))
+        if wanted:
+            ctx.save_for_backward(gradient.view(rgb.shape))
+        ctx.dtype = rgb.dtype
+        return torch.tensor(partial.sum(), dtype=rgb.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, None, None, None, None]:  # type: ignore[override]
+        (gradient,) = ctx.saved_tensors
+        scale = float(upstream)
+        scaled = gradient.clone() if scale == 1.0 else gradient * scale
+        return scaled.to(ctx.dtype), None, None, None, None
+
+
+_local = threading.local()
+
+
+def _scratch(row: int) -> np.ndarray:
+    """[threads, size] float32 for rows of that many values, kept for the next call of this Python thread."""
+    padded = -(-row // _LANES) * _LANES
+    size = 7 * (padded + 2 * _MARGIN) + WINDOW * (3 + 4 + 3) * padded + padded
+    held = getattr(_local, "scratch", None)
+    if held is None or held.shape[1] < size:
+        held = _local.scratch = np.zeros((numba.config.NUMBA_NUM_THREADS, size), np.float32)
+    return held
+
+
+# Explicit vectors. Functions with a leading v work on 16 lanes of float32.
+
+
+def _operation(code: Callable[..., Any]) -> Any:
+    """Numba's ``intrinsic``, whose results take the arguments after the first: nothing a type checker knows."""
+    return intrinsic(code)
+
+
+class _VectorType(types.Type):
+    def __init__(self) -> None:
+        super().__init__("float32x16")
+
+
+_vector = _VectorType()
+_LLVM = ir.VectorType(ir.FloatType(), _LANES)
+_FLAGS = ("contract", "nsz")
+
+
+@register_model(_VectorType)
+class _VectorModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _LLVM)
+
+
+def _address(context: Any, builder: Any, kind: Any, array: Any, index: Any) -> Any:
+    """Pointer to 16 floats from ``array[index]`` on."""
+    data = context.make_array(kind)(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), _LLVM.as_pointer())
+
+
+def _spread(builder: Any, scalar: Any) -> Any:
+    """One float on all lanes."""
+    undefined = ir.Constant(_LLVM, ir.Undefined)
+    lanes = ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES)
+    first = builder.insert_element(undefined, scalar, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(first, undefined, lanes)
+
+
+@_operation
+def _vload(typing: Any, array: Any, index: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load(_address(context, builder, signature.args[0], *args), align=4)
+
+    return _vector(array, types.intp), code
+
+
+@_operation
+def _vstore(typing: Any, array: Any, index: Any, value: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.store(args[2], _address(context, builder, signature.args[0], *args[:2]), align=4)
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, _vector), code
+
+
+@_operation
+def _vall(typing: Any, scalar: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _spread(builder, args[0])
+
+    return _vector(types.float32), code
+
+
+def _binary(name: str) -> Any:
+    """An intrinsic of two vectors that is one LLVM instruction."""
+
+    @_operation
+    def operation(typing: Any, a: Any, b: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, name)(*args, flags=_FLAGS)
+
+        return _vector(_vector, _vector), code
+
+    return operation
+
+
+_vadd, _vsub, _vmul, _vdiv = (_binary(name) for name in ("fadd", "fsub", "fmul", "fdiv"))
+
+
+@_operation
+def _vfma(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """a b + c, fused where the machine can."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.fadd(builder.fmul(args[0], args[1], flags=_FLAGS), args[2], flags=_FLAGS)
+
+    return _vector(_vector, _vector, _vector), code
+
+
+@_operation
+def _vsign(typing: Any, a: Any) -> Any:
+    """-1, 0 or 1; 0 for NaN."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        zero, one, minus = (ir.Constant(_LLVM, [value] * _LANES) for value in (0.0, 1.0, -1.0))
+        negative = builder.select(builder.fcmp_ordered("<", args[0], zero), minus, zero)
+        return builder.select(builder.fcmp_ordered(">", args[0], zero), one, negative)
+
+    return _vector(_vector), code
+
+
+@_operation
+def _vsum(typing: Any, a: Any) -> Any:
+    """Sum of the lanes, in a fixed order."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        value, lanes = args[0], _LANES
+        while lanes > 1:
+            lanes //= 2
+            halves = []
+            for start in (0, lanes):
+                mask = ir.Constant(ir.VectorType(ir.IntType(32), lanes), list(range(start, start + lanes)))
+                halves.append(builder.shuffle_vector(value, ir.Constant(value.type, ir.Undefined), mask))
+            value = builder.fadd(*halves)
+        return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+
+    return types.float32(_vector), code
+
+
+@_operation
+def _vblur(typing: Any, array: Any, index: Any, offsets: Any) -> Any:
+    """Weighted sum of the 11 vectors at ``array[index + offset]``, weights being the SSIM window."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        values, start, steps = args
+        places = [builder.add(start, step) for step in cgutils.unpack_tuple(builder, steps)]
+        rows = [builder.load(_address(context, builder, signature.args[0], values, place), align=4) for place in places]
+        half = WINDOW // 2
+        taps = [ir.Constant(_LLVM, [float(np.float32(tap))] * _LANES) for tap in window()]
+        total = builder.fmul(taps[half], rows[half], flags=_FLAGS)
+        for k in range(half):
+            pair = builder.fadd(rows[k], rows[-1 - k], flags=_FLAGS)
+            total = builder.fadd(builder.fmul(taps[k], pair, flags=_FLAGS), total, flags=_FLAGS)
+        return total
+
+    return _vector(array, types.intp, types.UniTuple(types.intp, WINDOW)), code
+
+
+# The pass itself. "a" is the rendering and "b" the target, both minus one half; rows are x-major, channel-minor.
+
+_ALONG_X = (-15, -12, -9, -6, -3, 0, 3, 6, 9, 12, 15)
+
+
+@kernel(fastmath=_FAST)
+def _padded(row):
+    """Row length rounded up to whole vectors."""
+    return (row + _LANES - 1) // _LANES * _LANES
+
+
+@kernel(fastmath=_FAST)
+def _ring_offsets(first, stride):
+    """Where rows first .. first + 10 lie in a ring of rows ``stride`` apart."""
+    s = first + WINDOW  # Rows above the image have negative numbers.
+    return (
+        s % WINDOW * stride,
+        (s + 1) % WINDOW * stride,
+        (s + 2) % WINDOW * stride,
+        (s + 3) % WINDOW * stride,
+        (s + 4) % WINDOW * stride,
+        (s + 5) % WINDOW * stride,
+        (s + 6) % WINDOW * stride,
+        (s + 7) % WINDOW * stride,
+        (s + 8) % WINDOW * stride,
+        (s + 9) % WINDOW * stride,
+        (s + 10) % WINDOW * stride,
+    )
+
+
+@kernel(fastmath=_FAST)
+def _read(source, reference, scale, weights, raw):
+    """One row as a, b and the weight of every value, one behind the other in ``raw``; weight 0 beyond the row."""
+    n, padded = source.shape[0], raw.shape[0] // 3
+    a, b, w = raw[:padded], raw[padded : 2 * padded], raw[2 * padded :]
+    for x in range(n):
+        a[x] = source[x] - _SHIFT
+    for x in range(n):
+        b[x] = np.float32(reference[x]) * scale - _SHIFT
+    if weights.shape[0] == 0:
+        w[:n] = _ONE
+    else:
+        for x in range(weights.shape[0]):
+            w[3 * x] = weights[x]
+            w[3 * x + 1] = weights[x]
+            w[3 * x + 2] = weights[x]
+    a[n:] = -_SHIFT
+    b[n:] = -_SHIFT
+    w[n:] = _ZERO
+
+
+@kernel(fastmath=_FAST)
+def _moments(raw, lines):
+    """a, b, a^2 + b^2 and a b of a row into the four lines, margins left alone."""
+    padded, line = raw.shape[0] // 3, lines.shape[0] // 4
+    for x in range(0, padded, _LANES):
+        a, b = _vload(raw, x), _vload(raw, padded + x)
+        at = _MARGIN + x
+        _vstore(lines, at, a)
+        _vstore(lines, at + line, b)
+        _vstore(lines, at + 2 * line, _vfma(a, a, _vmul(b, b)))
+        _vstore(lines, at + 3 * line, _vmul(a, b))
+
+
+@kernel(fastmath=_FAST)
+def _blur_x(lines, planes, blurred):
+    """Blurs each of the lines along x."""
+    line, padded = lines.shape[0] // planes, blurred.shape[0] // planes
+    for plane in range(planes):
+        for x in range(0, padded, _LANES):
+            _vstore(blurred, plane * padded + x, _vblur(lines, plane * line + _MARGIN + x, _ALONG_X))
+
+
+@kernel(fastmath=_FAST)
+def _similarity(ring, offsets, weights, lines, cost):
+    """Finishes the blur of one row; returns the weighted sum of 1 - SSIM over it.
+
+    Leaves the derivatives of -cost * weight * SSIM by the blurred a, a^2 + b^2 and a b in the three lines.
+    """
+    padded, line = weights.shape[0], lines.shape[0] // 3
+    one, two, half, price = _vall(_ONE), _vall(_TWO), _vall(_HALF), _vall(-cost)
+    c1, c2 = _vall(_C1), _vall(_C2)
+    total = _vall(_ZERO)
+    for x in range(0, padded, _LANES):
+        a, b = _vblur(ring, x, offsets), _vblur(ring, padded + x, offsets)
+        squares, product = _vblur(ring, 2 * padded + x, offsets), _vblur(ring, 3 * padded + x, offsets)
+        w = _vload(weights, x)
+        mean_a, mean_b = _vadd(a, half), _vadd(b, half)
+        top1 = _vfma(_vmul(two, mean_a), mean_b, c1)
+        top2 = _vfma(two, _vsub(product, _vmul(a, b)), c2)
+        below1 = _vfma(mean_a, mean_a, _vfma(mean_b, mean_b, c1))
+        below2 = _vadd(_vsub(squares, _vfma(a, a, _vmul(b, b))), c2)
+        inverse = _vdiv(one, _vmul(below1, below2))
+        similarity = _vmul(_vmul(top1, top2), inverse)
+        total = _vfma(w, _vsub(one, similarity), total)
+        scaled = _vmul(_vmul(w, price), inverse)
+        above = _vsub(_vmul(mean_b, top2), _vmul(b, top1))
+        beneath = _vsub(_vmul(mean_a, below2), _vmul(a, below1))
+        by_mean = _vmul(_vmul(two, scaled), _vsub(above, _vmul(similarity, beneath)))
+        at = _MARGIN + x
+        _vstore(lines, at, by_mean)
+        _vstore(lines, at + line, _vsub(_vall(_ZERO), _vmul(scaled, _vmul(similarity, below1))))
+        _vstore(lines, at + 2 * line, _vmul(_vmul(two, scaled), top1))
+    return _vsum(total)
+
+
+@kernel(fastmath=_FAST)
+def _pixels(raw, coefficients, gradient):
+    """The weighted sum of l1 |d| + l2 d^2 over a row; its derivatives go to ``gradient``, a padded row."""
+    padded = raw.shape[0] // 3
+    l1, l2, two = _vall(coefficients[0]), _vall(coefficients[1]), _vall(_TWO)
+    total = _vall(_ZERO)
+    for x in range(0, padded, _LANES):
+        w = _vload(raw, 2 * padded + x)
+        d = _vsub(_vload(raw, x), _vload(raw, padded + x))
+        slope, pull = _vmul(l1, _vsign(d)), _vmul(l2, d)
+        total = _vfma(_vmul(w, d), _vadd(slope, pull), total)
+        _vstore(gradient, x, _vmul(w, _vfma(two, pull, slope)))
+    return _vsum(total)
+
+
+@kernel(fastmath=_FAST)
+def _add_structure(ring, offsets, raw, gradient):
+    """Adds the derivative of the SSIM term, its adjoint blur finished here, to a padded row."""
+    padded = gradient.shape[0]
+    for x in range(0, padded, _LANES):
+        a, b = _vload(raw, x), _vload(raw, padded + x)
+        by_squares = _vblur(ring, padded + x, offsets)
+        total = _vadd(_vblur(ring, x, offsets), _vmul(_vadd(a, a), by_squares))
+        total = _vfma(b, _vblur(ring, 2 * padded + x, offsets), total)
+        _vstore(gradient, x, _vadd(total, _vload(gradient, x)))
+
+
+@kernel(fastmath=_FAST)
+def _strip(pair, weights, coefficients, gradient, span, work):
+    """Rows ``span`` of one image: returns their loss and fills their gradient, when it has rows."""
+    source, reference = pair
+    height, n = source.shape
+    padded = _padded(n)
+    line = padded + 2 * _MARGIN
+    lines, back, rest = work[: 4 * line], work[4 * line : 7 * line], work[7 * line :]
+    raws, rest = rest[: WINDOW * 3 * padded], rest[WINDOW * 3 * padded :]
+    ahead, rest = rest[: WINDOW * 4 * padded], rest[WINDOW * 4 * padded :]
+    behind, spare = rest[: WINDOW * 3 * padded], rest[WINDOW * 3 * padded :][:padded]
+    cost, wanted = coefficients[2], gradient.shape[0] > 0
+    reach = WINDOW - 1 if cost > _ZERO else 0
+    lines[: 2 * line], lines[2 * line : 3 * line], lines[3 * line :] = -_SHIFT, _TWO * _SHIFT * _SHIFT, _SHIFT * _SHIFT
+    back[:] = _ZERO
+    total = 0.0
+    for y in range(span[0] - reach, span[1] + reach):
+        slot = (y + WINDOW) % WINDOW
+        inside = y >= 0 and y < height
+        if inside:
+            own = weights[y] if weights.shape[0] > 0 else work[:0]
+            _read(source[y], reference[y], coefficients[3], own, raws[slot * 3 * padded : (slot + 1) * 3 * padded])
+        if reach > 0:
+            blurred = ahead[slot * 4 * padded : (slot + 1) * 4 * padded]
+            if inside:
+                _moments(raws[slot * 3 * padded : (slot + 1) * 3 * padded], lines)
+                _blur_x(lines, 4, blurred)
+            else:
+                blurred[: 2 * padded], blurred[2 * padded : 3 * padded] = -_SHIFT, _TWO * _SHIFT * _SHIFT
+                blurred[3 * padded :] = _SHIFT * _SHIFT
+            if y < span[0]:
+                continue
+            middle = y - reach // 2
+            slot = (middle + WINDOW) % WINDOW
+            if middle >= 0 and middle < height:
+                own = raws[(slot * 3 + 2) * padded : (slot + 1) * 3 * padded]
+                lost = _similarity(ahead, _ring_offsets(y - reach, 4 * padded), own, back, cost)
+                if middle >= span[0] and middle < span[1]:
+                    total += cost * lost
+            else:
+                back[:] = _ZERO
+            if wanted:
+                _blur_x(back, 3, behind[slot * 3 * padded : (slot + 1) * 3 * padded])
+        done = y - reach
+        if done >= span[0]:
+            slot = done % WINDOW
+            raw = raws[slot * 3 * padded : (slot + 1) * 3 * padded]
+            total += _pixels(raw, coefficients, spare)
+            if wanted:
+                if reach > 0:
+                    _add_structure(behind, _ring_offsets(y - reach - reach // 2, 3 * padded), raw, spare)
+                gradient[done, :] = spare[:n]
+    return total
+
+
+@kernel(parallel=True, fastmath=_FAST)
+def _strips(pair, weights, coefficients, gradient, partial, scratch):
+    """All strips of a batch: their losses to ``partial`` [C * strips], the gradient [C, H, 3 W] if it has rows.
+
+    Args:
+        pair: rendering and target [C, H, 3 W].
+        weights: [C, H, W], or [C, 0, 0] for 1 everywhere.
+        coefficients: of l1, l2 and ssim, and the size of one step of the target's values, all float32.
+        gradient: [C, H, 3 W], or [C, 0, 0] when it is not wanted.
+        partial: [C * strips] float64.
+        scratch: [threads, size].
+    """
+    images, height, _ = pair[0].shape
+    strips = partial.shape[0] // images
+    for item in prange(partial.shape[0]):
+        image, strip = item // strips, item % strips
+        span = (height * strip // strips, height * (strip + 1) // strips)
+        one = (pair[0][image], pair[1][image])
+        work = scratch[get_thread_id()]
+        partial[item] = _strip(one, weights[image], coefficients, gradient[image], span, work)
