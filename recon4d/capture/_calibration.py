@@ -14,6 +14,7 @@ from recon4d.types import Camera
 
 _SAME_PLACE_M = 1e-3
 _LARGE_RIG_M = 100.0
+_CLEARLY_APART = np.cos(np.radians(20.0))
 
 
 class Undistorter:
@@ -129,13 +130,22 @@ def _check_places(manifest: Manifest, cameras: list[Camera], inspection: Inspect
 
 
 def _check_common_view(cameras: list[Camera], inspection: Inspection) -> None:
-    """No pair that shares a view is an error; a camera that shares none with any other is a warning."""
+    """A rig whose cameras look away from each other is an error, a camera that shares no view a warning."""
     alone = _alone(cameras)
-    if len(alone) == len(cameras):
-        other = [label for label, variant in _misreadings(cameras).items() if not _alone(variant)]
+    if len(alone) == len(cameras) or _diverge(cameras):
+        other = [
+            label
+            for label, variant in _misreadings(cameras).items()
+            if not (_diverge(variant) or len(_alone(variant)) == len(cameras))
+        ]
         inspection.error(
-            "no two cameras see any common part of the world; they look away from each other",
-            f"check the poses: read as {' or '.join(other)}, the cameras do share a view"
+            "the cameras look away from each other: "
+            + (
+                "no two see any common part of the world"
+                if len(alone) == len(cameras)
+                else "each pair's optical axes meet behind both cameras"
+            ),
+            f"check the poses: read as {' or '.join(other)}, the cameras do look at one place"
             if other
             else "check the poses",
             file=MANIFEST,
@@ -169,6 +179,22 @@ def _alone(cameras: list[Camera]) -> list[str]:
                 if inside.any():
                     paired |= {a.name, b.name}
     return [c.name for c in cameras if c.name not in paired]
+
+
+def _diverge(cameras: list[Camera]) -> bool:
+    """Whether all pairs of optical axes that are clearly not parallel come closest behind both cameras.
+
+    Wide cameras that all face outwards still share some sky, so views in common alone do not tell.
+    """
+    behind: list[bool] = []
+    for a, b in combinations(cameras, 2):
+        cosine = float(a.forward_w @ b.forward_w)
+        if cosine < _CLEARLY_APART:
+            baseline = b.center_w - a.center_w
+            along_a = a.forward_w @ baseline - cosine * (b.forward_w @ baseline)
+            along_b = cosine * (a.forward_w @ baseline) - b.forward_w @ baseline
+            behind.append(bool(along_a < 0 and along_b < 0))
+    return bool(behind) and all(behind)
 
 
 def _misreadings(cameras: list[Camera]) -> dict[str, list[Camera]]:

@@ -30,7 +30,7 @@ _UNSPECIFIED_MATRIX = (0, 2, 3)
 _HDR = {16: "PQ", 18: "HLG"}
 _FULL_RANGE = 2
 _HD_ROWS = 720
-_QUARTER_TURNS = {(1.0, 0.0, 0.0, 1.0): 0, (0.0, -1.0, 1.0, 0.0): 1, (-1.0, 0.0, 0.0, -1.0): 2, (0.0, 1.0, -1.0, 0.0): 3}
+_QUARTER_TURNS = {(1, 0, 0, 1): 0, (0, -1, 1, 0): 1, (-1, 0, 0, -1): 2, (0, 1, -1, 0): 3}
 """A display matrix's linear part to counter-clockwise quarter turns."""
 
 

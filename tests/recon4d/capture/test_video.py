@@ -86,7 +86,7 @@ def test_tagged_colour_is_honoured(kit: SimpleNamespace, tmp_path: Path, matrix:
     tags = {"colorspace": matrix, "color_range": 2 if full else 1}
     path = kit.encode(tmp_path / "v.mkv", [planes] * 2, pix_fmt="yuv444p", source="yuv444p", **tags)
     _, frames, findings = read(path)
-    assert patch_error(frames[0]) <= 4  # Measured worst case 2, of rounding to 8-bit YUV and back.
+    assert patch_error(frames[0]) <= 4  # Measured worst case 1, of rounding to 8-bit YUV and back.
     assert bool(findings) == (matrix == 9)
 
 
@@ -94,7 +94,7 @@ def test_tagged_colour_is_honoured(kit: SimpleNamespace, tmp_path: Path, matrix:
 def test_untagged_colour_goes_by_the_rows(kit: SimpleNamespace, tmp_path: Path, height: int, matrix: int) -> None:
     planes = to_yuv(patch_image(height), matrix, full=False)
     path = kit.encode(tmp_path / "v.mkv", [planes], pix_fmt="yuv444p", source="yuv444p")
-    assert patch_error(read(path)[1][0]) <= 4  # Measured worst case 2; the other matrix is off by more than 20.
+    assert patch_error(read(path)[1][0]) <= 4  # Measured worst case 1; the other matrix is off by 22 and more.
 
 
 def test_subsampled_lossy_colour(kit: SimpleNamespace, tmp_path: Path) -> None:
@@ -140,9 +140,7 @@ def test_rotation_is_undone(kit: SimpleNamespace, tmp_path: Path) -> None:
 @pytest.mark.parametrize("suffix", ["mp4", "mkv"])
 def test_a_cut_off_file_is_refused(kit: SimpleNamespace, tmp_path: Path, suffix: str) -> None:
     options = {"crf": "10", "g": "5"}
-    path = kit.encode(
-        tmp_path / f"v.{suffix}", kit.pictures(60), codec="libx264", pix_fmt="yuv420p", options=options
-    )
+    path = kit.encode(tmp_path / f"v.{suffix}", kit.pictures(60), codec="libx264", pix_fmt="yuv420p", options=options)
     if suffix == "mp4":  # The header must come first, or the cut takes it away.
         path = faststart(path)
     assert len(read(path)[1]) == 60
