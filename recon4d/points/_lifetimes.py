@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 
-from recon4d.points._foreground import Foreground
+from recon4d.points._foreground import Foreground, largest_difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +67,7 @@ def sample_runs(
     for number, frame in enumerate(frames):
         image = clip.frames[int(frame)]
         if previous is not None:
-            changed = (cv2.absdiff(image, previous).max(-1) > threshold * 255).ravel()
+            changed = (largest_difference(image, previous) > threshold * 255).ravel()
             ended = np.flatnonzero(changed & (seen > 0))
             pending.append(_emit(camera, ended, first, seen, chosen, number - 1, rng))
             first[changed] = number
