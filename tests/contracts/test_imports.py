@@ -1,0 +1,153 @@
+"""The rooms of the house import each other only along these edges, and only through their doors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "recon4d"
+
+CORRIDOR = {"errors", "events", "files", "geometry", "jit", "types"}
+"""Modules that every room may import. Among themselves they form a DAG too: see the test."""
+ROOT = ""
+"""The package itself: only its version may be taken from it by those below."""
+
+ALLOWED: dict[str, set[str]] = {
+    "capture": set(),
+    "points": set(),
+    "model": set(),
+    "raster": set(),
+    "loss": set(),
+    "scene": set(),
+    "train": {"capture", "points", "model", "raster", "loss", "scene"},
+    "score": {"capture", "model", "raster", "loss", "scene"},
+    "show": {"capture", "model", "raster", "loss", "scene", "score"},
+    "export": {"model", "raster", "scene"},
+    "reconstruct": {"capture", "points", "model", "raster", "loss", "scene", "train", "score", "show", "export"},
+    "commands": {"capture", "model", "raster", "loss", "scene", "train", "score", "show", "export", "reconstruct"},
+    "__main__": {"commands"},
+    ROOT: {"capture", "scene", "raster", "train", "score", "show", "export", "reconstruct"},
+}
+"""Room -> the rooms that it may import. Adding an edge here is a decision about the house, not a repair."""
+
+
+def place(path: Path, package: Path) -> str:
+    """The room (or corridor module, or root) that a file belongs to."""
+    parts = path.relative_to(package).with_suffix("").parts
+    return ROOT if parts == ("__init__",) else parts[0]
+
+
+def imported(path: Path, package: Path) -> Iterator[tuple[int, str]]:
+    """Line and full dotted name of everything that a file imports from the package, wherever in the file."""
+    prefix = package.name
+    here = [prefix, *path.relative_to(package).parent.parts]
+    for node in ast.walk(ast.parse(path.read_text("utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.split(".")[0] == prefix:
+                    yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            start = ".".join(here[: len(here) - node.level + 1]) if node.level else ""
+            module = ".".join(part for part in (start, node.module) if part)
+            if module.split(".")[0] == prefix:
+                for alias in node.names:
+                    yield node.lineno, f"{module}.{alias.name}"
+
+
+def is_module(parts: list[str], package: Path) -> bool:
+    path = package.joinpath(*parts)
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def fault(source: str, name: str, package: Path) -> str | None:
+    """What is wrong with the file's place ``source`` importing ``name``; None when nothing is."""
+    parts = name.split(".")[1:]
+    target = parts[0] if parts and is_module(parts[:1], package) else ROOT
+    if target == source or target in CORRIDOR or (target == ROOT and parts in ([], ["__version__"])):
+        if source in CORRIDOR and target not in CORRIDOR:
+            return "the corridor imports the corridor alone"
+        return None
+    if source in CORRIDOR:
+        return "the corridor imports the corridor alone"
+    if target not in ALLOWED.get(source, set()):
+        return f"'{source or package.name}' may import {sorted(ALLOWED.get(source, set()))} and the corridor"
+    if len(parts) > 1 and is_module(parts[:2], package):
+        return f"'{target}' is reached through its door, '{package.name}.{target}'"
+    if any(part.startswith("_") for part in parts):
+        return "that name is private"
+    return None
+
+
+def faults(package: Path) -> list[str]:
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        for line, name in imported(path, package):
+            message = fault(place(path, package), name, package)
+            if message:
+                found.append(f"{path.relative_to(package.parent)}:{line} imports {name}: {message}")
+    return found
+
+
+def test_rooms_import_only_along_the_allowed_edges() -> None:
+    assert faults(PACKAGE) == []
+
+
+def test_the_list_of_rooms_is_the_house_as_it_stands() -> None:
+    rooms = {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").is_file()}
+    assert rooms == set(ALLOWED) - {ROOT, "__main__"}
+    modules = {p.stem for p in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
+    assert modules == CORRIDOR
+
+
+def test_the_allowed_edges_and_the_corridor_have_no_cycle() -> None:
+    edges = {room: set(targets) for room, targets in ALLOWED.items()}
+    for module in CORRIDOR:
+        names = (name.split(".")[1] for _, name in imported(PACKAGE / f"{module}.py", PACKAGE))
+        edges[module] = {name for name in names if name in CORRIDOR}
+    while edges:
+        leaves = [room for room, targets in edges.items() if not targets & edges.keys()]
+        assert leaves, f"these import each other in a circle: {sorted(edges)}"
+        for leaf in leaves:
+            del edges[leaf]
+
+
+def test_nothing_is_imported_from_what_stands_above_the_package() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for name in names:
+                assert name.split(".")[0] not in {"tests", "samples", "simbridge", "api"}, f"{path}:{node.lineno}"
+
+
+@pytest.mark.parametrize(
+    ("room", "line", "word"),
+    [
+        ("model", "from recon4d.raster import rasterize", "may import"),
+        ("model", "import recon4d.raster", "may import"),
+        ("raster", "from recon4d import model", "may import"),
+        ("raster", "def f():\n    from ..model import x", "may import"),
+        ("train", "from recon4d.model._private import x", "through its door"),
+        ("train", "from recon4d.model import _private", "through its door"),
+        ("train", "from recon4d.model import _name", "private"),
+        ("train", "from recon4d.model.motion import x", "through its door"),
+        ("model", "from recon4d import Gaussians4D", "may import"),
+        ("errors", "from recon4d.model import x", "corridor"),
+    ],
+)
+def test_the_check_finds_each_kind_of_fault(room: str, line: str, word: str, tmp_path: Path) -> None:
+    package = tmp_path / "recon4d"
+    for name in ("model", "raster", "train", "model/motion"):
+        (package / name).mkdir(parents=True, exist_ok=True)
+        (package / name / "__init__.py").write_text("from recon4d.errors import Error\n")
+    (package / "__init__.py").write_text("")
+    (package / "errors.py").write_text("")
+    (package / "model" / "_private.py").write_text("from recon4d import __version__\n")
+    assert faults(package) == []
+    with (package / ("errors.py" if room == "errors" else f"{room}/__init__.py")).open("a") as file:
+        file.write(line + "\n")
+    (message,) = faults(package)
+    assert word in message
