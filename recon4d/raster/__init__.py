@@ -1,0 +1,17 @@
+"""Gaussian splats to images, with gradients.
+
+Input: :class:`~recon4d.types.Splats` (one instant) and :class:`~recon4d.types.Cameras` of one size.
+Output: :class:`~recon4d.types.RenderOutput` with rgb, alpha and depth, differentiable in every splat attribute and in
+the cameras' view matrices.
+
+Owns: the image formation model (written down in ``_contract.py``), its backends and their registry.
+Does not own: time and motion (a model gives the splats of one instant), losses, the choice of cameras, colour spaces.
+
+Add a backend: one module with ``DEVICES``, ``status()`` and ``render(request)``, and one line in ``_registry.py``;
+other packages name theirs under the entry-point group ``recon4d.raster``. The parity tests pick it up.
+"""
+
+from recon4d.raster._api import rasterize
+from recon4d.raster._registry import BackendStatus, Missing, Ready, backends
+
+__all__ = ["BackendStatus", "Missing", "Ready", "backends", "rasterize"]

@@ -1,0 +1,83 @@
+"""What every backend draws: the numbers of the image formation model, and the request that a backend is handed.
+
+For each camera, splats are projected with the affine approximation of EWA splatting (Zwicker et al. 2002) and blended
+front to back as in 3D Gaussian splatting (Kerbl et al. 2023):
+
+- a splat is drawn if it is finite, its quaternion is no shorter than ``MIN_QUAT_NORM``, its centre is farther than
+  ``NEAR_M``, its variance in the image along x and along y is at most ``MAX_VARIANCE_PX2``, and its opacity reaches
+  ``ALPHA_MIN``; others are skipped, with zero gradient;
+- the Jacobian is taken at x/z and y/z clamped to ``FOV_MARGIN`` times the wider half of the field of view about the
+  principal point; the covariance grows by ``DILATION_PX2`` on its diagonal;
+- ``antialiased`` multiplies the opacity by sqrt(det before / det after) the dilation (Yu et al. 2024);
+- alpha = min(opacity * exp(-d' conic d / 2), ``ALPHA_MAX``), nothing below ``ALPHA_MIN``;
+- splats are ordered by camera-z, ties by index; the one that would bring transmittance to ``MIN_TRANSMITTANCE`` or
+  below is not drawn and ends the pixel;
+- colour = max(SH(direction from the camera centre to the mean) + 0.5, 0), the centre being -R' t of the view matrix;
+- depth = accumulated camera-z / alpha, 0 where alpha < ``MIN_DEPTH_ALPHA``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from recon4d.types import Cameras, RenderOutput, Splats
+
+NEAR_M = 0.01
+FOV_MARGIN = 1.3
+DILATION_PX2 = 0.3
+ALPHA_MIN = 1.0 / 255.0
+ALPHA_MAX = 0.999
+MIN_TRANSMITTANCE = 1e-4
+MIN_DEPTH_ALPHA = 1e-3
+MIN_QUAT_NORM = 1e-6
+MAX_VARIANCE_PX2 = 1e10
+"""Beyond a standard deviation of 1e5 pixels float32 cannot hold the conic; such a splat is a runaway, not a surface."""
+MAX_VALUE = 1e18
+"""Inputs of larger magnitude are taken as not finite: their squares leave float32."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One checked call: tensors share a device and, for the CPU kernels, are float32."""
+
+    splats: Splats
+    cameras: Cameras
+    background: Tensor
+    """[3], on the splats' device, without gradient."""
+    depth: bool
+    """Whether depth is wanted; rgb and alpha always are."""
+    antialiased: bool
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The backend can be used here."""
+
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Missing:
+    """The backend cannot be used here, and why."""
+
+    reason: str
+
+
+class Backend(Protocol):
+    """What a backend module offers."""
+
+    @property
+    def DEVICES(self) -> tuple[str, ...]:
+        """torch device types it accepts; ("*",) is any."""
+        ...
+
+    def status(self) -> Ready | Missing:
+        """Whether it can be used here. Must not raise, compile or touch a device."""
+        ...
+
+    def render(self, request: Request) -> RenderOutput:
+        """Draws the request: rgb and alpha always, depth when asked."""
+        ...
