@@ -14,7 +14,7 @@ from recon4d.errors import ConfigError, Stopped
 from recon4d.events import Finished, OnEvent, Progress, Scored, ShouldStop, Started, ignore, never
 from recon4d.model import Gaussians4D
 from recon4d.raster import rasterize
-from recon4d.score._metrics import Tally, compare
+from recon4d.score._metrics import ImageScore, Tally, compare
 from recon4d.score._predictors import PREDICTORS, predict
 from recon4d.score._samples import Sample, samples, training_frames
 from recon4d.types import Camera, Cameras, Clip, ClipStatistics, Scene4D
@@ -147,11 +147,12 @@ def _renderer(scene: Scene4D, config: ScoreConfig) -> Callable[[Camera, float], 
     return draw
 
 
-def _judge(sample: Sample, stats: ClipStatistics, config: ScoreConfig):
+def _judge(sample: Sample, stats: ClipStatistics, config: ScoreConfig) -> Callable[[np.ndarray], ImageScore]:
+    """What scores an image against a sample's frame."""
     truth = sample.clip.frames[sample.frame]
     moving = stats.moving(truth, config.moving_threshold)
 
-    def judge(image: np.ndarray):
+    def judge(image: np.ndarray) -> ImageScore:
         return compare(
             image,
             truth,

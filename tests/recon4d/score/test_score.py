@@ -15,6 +15,7 @@ from recon4d.capture import IngestConfig, divide, import_capture, ingest, statis
 from recon4d.errors import ConfigError, Stopped
 from recon4d.events import Event, Finished, Progress, Scored, Started
 from recon4d.geometry import look_at
+from recon4d.loss import psnr, ssim
 from recon4d.score import ScoreConfig, score
 from recon4d.score._metrics import Tally, compare
 from recon4d.score._predictors import predict
@@ -192,6 +193,7 @@ def test_an_exact_image_has_a_finite_score() -> None:
 def test_pixels_without_a_source_are_ignored() -> None:
     truth = np.full((20, 20, 3), GREY, np.uint8)
     image = np.full((20, 20, 3), 0.5, np.float32)
+    image[::2] = 0.3  # Off by 0.1 everywhere, and structured.
     valid, moving = np.ones((20, 20), bool), np.zeros((20, 20), bool)
     valid[:, 15:] = False
     moving[:8, :8] = True
@@ -200,6 +202,18 @@ def test_pixels_without_a_source_are_ignored() -> None:
     assert clean.psnr == pytest.approx(20, abs=1e-4)
     image[:, 15:], truth[:, 15:] = 1.0, 0
     assert compare(image, truth, **options) == clean
+
+
+def test_measures_are_those_of_the_loss_room() -> None:
+    generator = np.random.default_rng(0)
+    truth = generator.integers(0, 256, (31, 45, 3), np.uint8)
+    image = np.clip(truth / 255 + generator.normal(0, 0.1, truth.shape), 0, 1).astype(np.float32)
+    everything = np.ones(truth.shape[:2], bool)
+    found = compare(image, truth, moving=everything, valid=everything, min_moving_pixels=1, cap_db=100.0)
+    # Both differ by at most 1e-6 (SSIM) and 2e-6 dB from each other: the order of float32 sums.
+    assert found.ssim == pytest.approx(float(ssim(torch.from_numpy(image), torch.from_numpy(truth))), abs=1e-5)
+    assert found.psnr == pytest.approx(float(psnr(torch.from_numpy(image), torch.from_numpy(truth))), abs=1e-4)
+    assert found.psnr_moving == found.psnr
 
 
 def test_too_few_moving_pixels_have_no_score_and_do_not_enter_means() -> None:
