@@ -80,39 +80,53 @@ def score(
     began = time.monotonic()
     chosen = samples(division, config.train_every)
     on_event(Started(stage=_STAGE, total=len(chosen)))
-    draw = _renderer(scene, config)
-    ours = {name: Tally() for name in ("heldout_cameras", "heldout_times", "train")}
-    theirs = {name: Tally() for name in PREDICTORS}
-    own_median = Tally()
-    per_time: list[dict[str, Any]] = []
-    reference = _References(division)
+    book, draw, reference = _Book(), _renderer(scene, config), _References(division)
     for step, sample in enumerate(chosen):
         if should_stop():
             raise Stopped(f"scoring was stopped after {step} of {len(chosen)} images; score again to get all")
         training, stats = reference(sample.camera)
         judge = _judge(sample, stats, config)
-        result = judge(draw(sample.clip.camera, sample.time_s))
-        ours[sample.set].add(sample.camera, result)
-        per_time.append(
-            {"camera": sample.camera, "time_s": sample.time_s, "set": sample.set, "psnr": result.psnr,
-             "psnr_moving": result.psnr_moving}
-        )  # fmt: skip
+        book.ours(sample, judge(draw(sample.clip.camera, sample.time_s)))
         if sample.set != "train":
-            spacing_s = division.heldout.split.grid_s
-            for name, image in predict(training, stats, sample.instant_s, spacing_s):
-                if sample.set == "heldout_times":
-                    theirs[name].add(sample.camera, judge(image))
-                elif name == "temporal_median":
-                    own_median.add(sample.camera, judge(image))
+            for name, image in predict(training, stats, sample.instant_s, division.heldout.split.grid_s):
+                if sample.set == "heldout_times" or name == "temporal_median":
+                    book.theirs(sample, name, judge(image))
         on_event(Progress(stage=_STAGE, step=step + 1, total=len(chosen)))
-    scores = {
-        **{name: tally.summary() for name, tally in ours.items()},
-        "predictors": _predictors(theirs, own_median),
-        "per_time": per_time,
-    }
+    scores = book.record()
     on_event(Scored(stage=_STAGE, scores=scores))
     on_event(Finished(stage=_STAGE, seconds=time.monotonic() - began))
     return scores
+
+
+class _Book:
+    """Scores as they come in, and the record that they make."""
+
+    def __init__(self) -> None:
+        self._ours = {name: Tally() for name in ("heldout_cameras", "heldout_times", "train")}
+        self._theirs = {name: Tally() for name in PREDICTORS}
+        self._own_median = Tally()
+        self._per_time: list[dict[str, Any]] = []
+
+    def ours(self, sample: Sample, score: ImageScore) -> None:
+        self._ours[sample.set].add(sample.camera, score)
+        row = {"camera": sample.camera, "time_s": sample.time_s, "set": sample.set}
+        self._per_time.append({**row, "psnr": score.psnr, "psnr_moving": score.psnr_moving})
+
+    def theirs(self, sample: Sample, predictor: str, score: ImageScore) -> None:
+        tally = self._theirs[predictor] if sample.set == "heldout_times" else self._own_median
+        tally.add(sample.camera, score)
+
+    def record(self) -> dict[str, Any]:
+        predictors: dict[str, Any] = {name: tally.summary() for name, tally in self._theirs.items()}
+        own = self._own_median.summary()
+        if own is not None:
+            nothing = {"psnr": None, "psnr_moving": None, "ssim": None, "cameras": {}}
+            predictors["temporal_median"] = {
+                **(predictors["temporal_median"] or nothing),
+                "heldout_cameras": {**own, "of": "the held-out camera's own frames"},
+            }
+        sets = {name: tally.summary() for name, tally in self._ours.items()}
+        return {**sets, "predictors": predictors, "per_time": self._per_time}
 
 
 class _References:
@@ -163,15 +177,3 @@ def _judge(sample: Sample, stats: ClipStatistics, config: ScoreConfig) -> Callab
         )
 
     return judge
-
-
-def _predictors(theirs: dict[str, Tally], own_median: Tally) -> dict[str, Any]:
-    summaries: dict[str, Any] = {name: tally.summary() for name, tally in theirs.items()}
-    own = own_median.summary()
-    if own is not None:
-        times = summaries["temporal_median"] or {"psnr": None, "psnr_moving": None, "ssim": None, "cameras": {}}
-        summaries["temporal_median"] = {
-            **times,
-            "heldout_cameras": {**own, "of": "the held-out camera's own frames"},
-        }
-    return summaries

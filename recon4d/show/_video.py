@@ -123,6 +123,8 @@ def _plan(
             [painter.depth(camera, scene.duration_s * share) for share in (0.0, 0.5, 1.0)]
         )
         return shots, lambda camera, time_s: colour_depth(painter.depth(camera, time_s), near_far_m)
+    if not scene.cameras:
+        raise ConfigError(f"a video of the kind '{kind}' moves along the rig's cameras; the scene has no camera")
     arc = Arc(scene.cameras)
     if kind == "orbit":
         shares = 0.5 - 0.5 * np.cos(np.pi * times_s / max(times_s[-1], 1e-9))
