@@ -11,6 +11,9 @@ from pathlib import Path
 
 from bench_generator import BenchConfig, NoGraphicsError, generate
 
+NO_GRAPHICS = 3
+"""Exit status where there is no MuJoCo or no OpenGL, so that callers can tell it from a fault."""
+
 
 def size(text: str) -> tuple[int, int]:
     width, _, height = text.partition("x")
@@ -36,7 +39,7 @@ def main() -> int:
         print(generate(arguments.out, config, report=print))
     except (NoGraphicsError, ValueError, RuntimeError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
+        return NO_GRAPHICS if isinstance(error, NoGraphicsError) else 1
     return 0
 
 

@@ -17,12 +17,12 @@ DOME_DEG = {
     "cam1": (-28.0, 29.0),
     "cam2": (28.0, 31.0),
     "cam3": (104.0, 30.0),
-    "cam4": (-64.0, 60.0),
-    "cam5": (64.0, 60.0),
+    "cam4": (-66.0, 62.0),
+    "cam5": (66.0, 65.0),
     "cam6": (0.0, 42.0),
-    "cam7": (65.0, 36.0),
+    "cam7": (66.0, 42.0),
 }
-"""Azimuth (0 is opposite the arm) and elevation. The last two lie inside the hull of the others, 22 to 27 degrees away
+"""Azimuth (0 is opposite the arm) and elevation. The last two lie inside the hull of the others, 22 to 26 degrees away
 from the nearest."""
 HELDOUT = ("cam6", "cam7")
 SLOW = "cam4"
