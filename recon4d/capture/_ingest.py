@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,14 +90,16 @@ def ingest(
     stored = None if workdir is None else open_stored(workdir, survey.input_hash)
     reused = stored is not None
     if stored is None:
-        stored = _decode_all(survey, config, workdir, inspection, _Ticker(survey.frames, on_event, should_stop))
+        stored = _decode_all(survey, workdir, inspection, _Ticker(survey.frames, on_event, should_stop))
     else:
         for finding in stored.findings:
             inspection.report(finding)
-    capture = _assemble(survey, stored, config, inspection)
-    if workdir is None:
-        # The frames are in memory, or mapped: a mapping outlives the file's name, and frees the disk when it ends.
-        shutil.rmtree(stored.folder, ignore_errors=True)
+    try:
+        capture = _assemble(survey, stored, config, inspection)
+    finally:
+        if workdir is None:
+            # The frames are in memory, or mapped: a mapping outlives the file's name, and frees the disk at its end.
+            shutil.rmtree(stored.folder, ignore_errors=True)
     frames = ", ".join(f"'{clip.camera.name}' {len(clip)}" for clip in capture.clips)
     on_event(
         Finished(
@@ -120,17 +122,14 @@ def check(folder: Path | str, config: IngestConfig | None = None) -> tuple[Findi
     inspection = Inspection(findings.append)
     with inspection.part():
         survey = _survey(Path(folder), config, inspection)
-        times: dict[str, np.ndarray] = {}
-        watches: dict[str, PictureWatch] = {}
+        clips: dict[str, _Decoded] = {}
         for source in survey.sources:
             with inspection.part():
-                name = source.entry.name
-                watches[name] = PictureWatch()
-                times[name] = _decode_one(source, watches[name], inspection, lambda frame: None)
-        _conclude(survey, times, watches, config, inspection)
-        if len(times) == survey.manifest.declared:
+                clips[source.entry.name] = _decode_one(source, inspection, lambda frame: None)
+        _compare(survey, clips, config, inspection)
+        if len(clips) == survey.manifest.declared:
             with inspection.part():
-                _clock(survey, times, config, inspection)
+                common_time({name: clip.times for name, clip in clips.items()}, inspection)
     return tuple(findings)
 
 
@@ -227,48 +226,59 @@ class _Ticker:
             self._on_event(Progress(stage=_STAGE, step=self._step, total=total, eta_s=eta_s))
 
 
-def _decode_all(
-    survey: _Survey, config: IngestConfig, workdir: Path | None, inspection: Inspection, ticker: _Ticker
-) -> Stored:
+@dataclass(frozen=True, kw_only=True)
+class _Decoded:
+    """What is known of one camera once its video is decoded."""
+
+    times: np.ndarray
+    """[F] float64, seconds on the original clock."""
+    brightness: float
+    """Mean level out of 255."""
+
+
+def _decode_all(survey: _Survey, workdir: Path | None, inspection: Inspection, ticker: _Ticker) -> Stored:
     findings: list[Finding] = []
 
     def remember(finding: Finding) -> None:
         inspection.report(finding)
         findings.append(finding)
 
-    remembering = Inspection(remember)
     clips: list[StoredClip] = []
-    times: dict[str, np.ndarray] = {}
-    watches: dict[str, PictureWatch] = {}
     with Spool(workdir) as spool:
         for index, source in enumerate(survey.sources):
-            camera, undistort = source.entry.camera, Undistorter(source.entry)
+            camera, undistort, file = source.entry.camera, Undistorter(source.entry), f"{index}.rgb"
 
             def store(frame: np.ndarray, undistort: Undistorter = undistort) -> None:
                 spool.write(undistort(frame))
                 ticker.tick()
 
-            spool.begin(f"{index}.rgb")
-            watches[camera.name] = PictureWatch()
-            times[camera.name] = _decode_one(source, watches[camera.name], remembering, store)
+            spool.begin(file)
+            clip = _decode_one(source, Inspection(remember), store)
             ticker.tick(last=True)
-            shape = (len(times[camera.name]), camera.height, camera.width, 3)
-            clips.append(StoredClip(camera=camera.name, file=f"{index}.rgb", shape=shape, times=times[camera.name]))
-        _conclude(survey, times, watches, config, remembering)
+            shape = (len(clip.times), camera.height, camera.width, 3)
+            clips.append(
+                StoredClip(camera=camera.name, file=file, shape=shape, times=clip.times, brightness=clip.brightness)
+            )
         return spool.finish(survey.input_hash, clips, findings)
 
 
-def _decode_one(
-    source: _Source, watch: PictureWatch, inspection: Inspection, take: Callable[[np.ndarray], None]
-) -> np.ndarray:
-    """Decodes a video to the end, hands every frame to ``take``, and returns the times, [F] on the original clock."""
-    entry = source.entry
+def _decode_one(source: _Source, inspection: Inspection, take: Callable[[np.ndarray], None]) -> _Decoded:
+    """Decodes a video to the end and hands every frame to ``take``."""
+    watch = PictureWatch()
     presented: list[float | None] = []
     with closing(_frames(source, inspection)) as frames:
         for time_s, frame in frames:
             presented.append(time_s)
             watch.see(frame)
             take(frame)
+    times = _times(source, presented, inspection)
+    watch.conclude(times, source.entry.name, source.entry.video, inspection)
+    return _Decoded(times=times, brightness=watch.brightness)
+
+
+def _times(source: _Source, presented: list[float | None], inspection: Inspection) -> np.ndarray:
+    """[F] seconds on the original clock: of the timestamp file, else of the container."""
+    entry = source.entry
     if source.times is not None:
         if len(source.times) != len(presented):
             inspection.error(
@@ -308,32 +318,20 @@ def _frames(source: _Source, inspection: Inspection) -> Generator[tuple[float | 
             yield time_s, frame
 
 
-def _conclude(
-    survey: _Survey,
-    times: dict[str, np.ndarray],
-    watches: dict[str, PictureWatch],
-    config: IngestConfig,
-    inspection: Inspection,
+def _compare(
+    survey: _Survey, clips: Mapping[str, _Decoded | StoredClip], config: IngestConfig, inspection: Inspection
 ) -> None:
-    """Says what the pictures themselves show, of the cameras that decoded."""
+    """Warns of gaps, and of cameras that were exposed differently."""
     for source in survey.sources:
-        name = source.entry.name
-        if name in times:
-            watches[name].conclude(times[name], name, source.entry.video, inspection)
-    check_exposure({name: watches[name].brightness for name in times}, config.exposure_ratio, inspection)
-
-
-def _clock(
-    survey: _Survey, times: dict[str, np.ndarray], config: IngestConfig, inspection: Inspection
-) -> tuple[float, float]:
-    for source in survey.sources:
-        name = source.entry.name
-        check_rhythm(times[name], name, source.entry.timestamps or source.entry.video, config.gap_factor, inspection)
-    return common_time(times, inspection)
+        name, file = source.entry.name, source.entry.timestamps or source.entry.video
+        if name in clips:
+            check_rhythm(clips[name].times, name, file, config.gap_factor, inspection)
+    check_exposure({name: clip.brightness for name, clip in clips.items()}, config.exposure_ratio, inspection)
 
 
 def _assemble(survey: _Survey, stored: Stored, config: IngestConfig, inspection: Inspection) -> Capture:
-    start_s, end_s = _clock(survey, {clip.camera: clip.times for clip in stored.clips}, config, inspection)
+    _compare(survey, {clip.camera: clip for clip in stored.clips}, config, inspection)
+    start_s, end_s = common_time({clip.camera: clip.times for clip in stored.clips}, inspection)
     in_memory = stored.bytes <= config.memory_budget_mib * 2**20
     clips: list[Clip] = []
     for source, clip in zip(survey.sources, stored.clips, strict=True):

@@ -36,6 +36,8 @@ class StoredClip:
     shape: tuple[int, int, int, int]
     times: np.ndarray
     """[F] float64, seconds on the original clock."""
+    brightness: float
+    """Mean level out of 255."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +65,8 @@ class Stored:
 class Spool:
     """Takes frames while they are decoded; memory stays constant. Left early, it removes what it wrote.
 
+    A work folder belongs to one run at a time: what a run that was killed left there is cleared away.
+
     Raises:
         OutputError: the folder cannot be written, or the disk is full.
     """
@@ -73,8 +77,12 @@ class Spool:
         self._done = False
         try:
             if workdir is not None:
-                workdir.mkdir(parents=True, exist_ok=True)
-            self.folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}-partial-", dir=workdir))
+                self.folder = workdir / f"{_FOLDER}.partial"
+                if self.folder.exists():
+                    shutil.rmtree(self.folder)
+                self.folder.mkdir(parents=True)
+            else:
+                self.folder = Path(tempfile.mkdtemp(prefix="recon4d-frames-"))
         except OSError as error:
             raise OutputError(
                 f"decoded frames cannot be written to '{workdir or tempfile.gettempdir()}': {error.strerror};"
@@ -144,7 +152,7 @@ def open_stored(workdir: Path, input_hash: str) -> Stored | None:
     if (index.get("version"), index.get("input_hash")) != (_VERSION, input_hash):
         return None
     clips = tuple(
-        StoredClip(camera=c["camera"], file=c["file"], shape=tuple(c["shape"]), times=np.array(c["times"], np.float64))
+        StoredClip(**{**c, "shape": tuple(c["shape"]), "times": np.array(c["times"], np.float64)})
         for c in index["clips"]
     )
     for clip in clips:
@@ -158,8 +166,6 @@ def _index(stored: Stored, input_hash: str) -> dict:
     return {
         "version": _VERSION,
         "input_hash": input_hash,
-        "clips": [
-            {"camera": c.camera, "file": c.file, "shape": c.shape, "times": c.times.tolist()} for c in stored.clips
-        ],
+        "clips": [{**asdict(c), "times": c.times.tolist()} for c in stored.clips],
         "findings": [asdict(f) for f in stored.findings],
     }

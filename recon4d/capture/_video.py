@@ -95,7 +95,7 @@ class _Reader:
     def frames(
         self, container: av.container.InputContainer, stream: av.video.stream.VideoStream
     ) -> Generator[tuple[float | None, np.ndarray], None, None]:
-        packets, count, end_s = 0, 0, 0.0
+        packets, count, first_s, last_s = 0, 0, None, 0.0
         try:
             for packet in container.demux(stream):
                 packets += packet.size > 0
@@ -106,14 +106,26 @@ class _Reader:
                         self._first(frame)
                     time_s = None if frame.pts is None else _seconds(frame.pts, stream)
                     if time_s is not None:
-                        end_s = time_s + _seconds(frame.duration or 0, stream)
+                        first_s, last_s = time_s if first_s is None else first_s, time_s
                     yield time_s, self._upright(frame)
                     count += 1
         except FFmpegError as error:
             self._error(
                 f"decoding stops after {count} frames ({error.strerror or error})", "copy or upload the video again"
             )
-        self._complete(container, stream, packets, count, end_s)
+        if count == 0:
+            self._error("holds no frame that decodes", "copy or upload the video again")
+        step_s = (last_s - (first_s or 0.0)) / max(count - 1, 1)
+        promised_s = _promised_end(container, stream)
+        # A file that was cut off decodes without an error up to the cut: compare with what its header promises.
+        # A trimmed MP4 keeps frames that an edit list hides, so a lower count alone is no damage.
+        short = promised_s is not None and last_s + step_s < promised_s - max(0.05, 1.5 * step_s)
+        if short and (stream.frames == 0 or packets < stream.frames):
+            of = f" of {stream.frames}" if stream.frames else ""
+            self._error(
+                f"ends after {count}{of} frames at {last_s:.3f} s; its header promises {promised_s:.3f} s",
+                "it was cut off; copy or upload it again",
+            )
 
     def _first(self, frame: av.video.frame.VideoFrame) -> None:
         """Refuses what cannot be shown as display-referred SDR colour."""
@@ -148,27 +160,6 @@ class _Reader:
             )
         return np.ascontiguousarray(np.rot90(rgb, turns)) if turns else rgb
 
-    def _complete(
-        self,
-        container: av.container.InputContainer,
-        stream: av.video.stream.VideoStream,
-        packets: int,
-        count: int,
-        end_s: float,
-    ) -> None:
-        """A file that was cut off decodes without an error up to the cut: compare with what the header promises."""
-        if count == 0:
-            self._error("holds no frame that decodes", "copy or upload the video again")
-        promised_s = _promised_end(container, stream)
-        # A trimmed MP4 keeps frames that an edit list hides, so a lower count alone is no damage.
-        short = promised_s is not None and end_s < promised_s - max(0.1, 1.5 * promised_s / max(count, 1))
-        if short and (stream.frames == 0 or packets < stream.frames):
-            of = f" of {stream.frames}" if stream.frames else ""
-            self._error(
-                f"ends after {count}{of} frames at {end_s:.3f} s; its header promises {promised_s:.3f} s",
-                "it was cut off; copy or upload it again",
-            )
-
     def _error(self, message: str, advice: str = "") -> NoReturn:
         self._inspection.error(message, advice, camera=self._camera, file=self._file)
 
@@ -198,8 +189,9 @@ class _Colour:
 
 
 def _seconds(ticks: int, stream: av.video.stream.VideoStream) -> float:
-    assert stream.time_base is not None  # Every stream of an opened container has one.
-    return float(ticks * stream.time_base)
+    base = stream.time_base
+    assert base is not None  # Every stream of an opened container has one.
+    return ticks * base.numerator / base.denominator
 
 
 def _promised_end(container: av.container.InputContainer, stream: av.video.stream.VideoStream) -> float | None:

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from recon4d.capture import IngestConfig, ingest
-from recon4d.errors import ConfigError, OutputError, Stopped
+from recon4d.errors import CaptureError, ConfigError, OutputError, Stopped
 from recon4d.events import Event, Finished, Progress, Started, Warned
 from recon4d.geometry import OPENGL_TO_OPENCV
 from recon4d.types import SplitRule
@@ -161,15 +161,24 @@ def test_undistortion_shows_what_a_pinhole_would(kit: SimpleNamespace, tmp_path:
         assert not clip.frames[1][0, 0].any()
 
 
-def test_memory_and_file_give_equal_frames(kit: SimpleNamespace, tmp_path: Path) -> None:
-    folder = kit.make_capture(tmp_path)
-    before = set(Path(tempfile.gettempdir()).glob("frames-partial-*"))
+def test_memory_and_file_give_equal_frames(
+    kit: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    folder = kit.make_capture(tmp_path / "c")
     mapped = ingest(folder, IngestConfig(memory_budget_mib=0))
     held = ingest(folder)
     assert mapped.input_hash == held.input_hash
     for a, b in zip(mapped.clips, held.clips, strict=True):
         assert all(np.array_equal(a.frames[i], b.frames[i]) for i in range(len(a)))
-    assert set(Path(tempfile.gettempdir()).glob("frames-partial-*")) == before  # Nothing is left lying about.
+    (folder / "times.txt").write_text("\n".join(str(100 + i) for i in range(8)))
+    manifest = json.loads((folder / "capture.json").read_text())
+    manifest["cameras"][0]["timestamps"] = "times.txt"
+    (folder / "capture.json").write_text(json.dumps(manifest))
+    with pytest.raises(CaptureError, match="no common time"):
+        ingest(folder)
+    assert list((tmp_path / "tmp").iterdir()) == []  # Nothing is left lying about, also after an error.
 
 
 def test_memory_does_not_grow_with_the_clip(kit: SimpleNamespace, tmp_path: Path) -> None:
@@ -231,6 +240,13 @@ def test_a_stop_leaves_nothing(kit: SimpleNamespace, tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         ingest(folder, workdir=tmp_path / "work", should_stop=lambda: next(asked, True))
     assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_what_a_killed_run_left_is_cleared(kit: SimpleNamespace, tmp_path: Path) -> None:
+    (tmp_path / "work/frames.partial").mkdir(parents=True)
+    (tmp_path / "work/frames.partial/0.rgb").write_bytes(b"half a frame")
+    ingest(kit.make_capture(tmp_path / "c"), workdir=tmp_path / "work")
+    assert [p.name for p in (tmp_path / "work").iterdir()] == ["frames"]
 
 
 def test_a_full_disk_is_said(kit: SimpleNamespace, tmp_path: Path) -> None:
