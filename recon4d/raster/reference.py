@@ -5,7 +5,6 @@ Memory grows with splats x pixels; it is for tests and for reading.
 
 from __future__ import annotations
 
-
 import torch
 from torch import Tensor
 

@@ -79,7 +79,7 @@ class _Render(torch.autograd.Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *g_images: Tensor | None) -> tuple:
+    def backward(ctx: Any, *g_images: Tensor | None) -> tuple:  # type: ignore[reportIncompatibleMethodOverride]
         viewmats, means, quats, scales, opacities, sh, *images = ctx.saved_tensors
         attributes = (means, quats, scales, opacities, sh)
         g_attributes = tuple(torch.empty_like(t) for t in attributes)

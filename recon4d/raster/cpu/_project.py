@@ -6,6 +6,8 @@ Kernels and everything they use stay in this file: the on-disk cache is stamped 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numba import njit, prange
@@ -34,7 +36,7 @@ _C33, _C35 = f4(0.3731763325901154), f4(1.445305721320277)
 _ONE, _TWO, _HALF = f4(1.0), f4(2.0), f4(0.5)
 
 
-def _inner(function):  # noqa: ANN001, ANN202
+def _inner(function: Callable) -> Any:
     return njit(function, fastmath=_FLAGS, error_model="numpy", nogil=True)
 
 
@@ -221,10 +223,10 @@ def project(splats, view, camera, limits, antialiased, size, records, bins):
             if not _magnitude((red, green, blue)) <= value_max:
                 continue
             # A pixel belongs to the splat if its centre does; centres lie half a pixel in.
-            x0 = max(0, int(math.ceil(mx - ex - _HALF))) // TILE
-            y0 = max(0, int(math.ceil(my - ey - _HALF))) // TILE
-            x1 = min(width - 1, int(math.floor(mx + ex - _HALF))) // TILE
-            y1 = min(height - 1, int(math.floor(my + ey - _HALF))) // TILE
+            x0 = max(0, math.ceil(mx - ex - _HALF)) // TILE
+            y0 = max(0, math.ceil(my - ey - _HALF)) // TILE
+            x1 = min(width - 1, math.floor(mx + ex - _HALF)) // TILE
+            y1 = min(height - 1, math.floor(my + ey - _HALF)) // TILE
             if x1 < x0 or y1 < y0:
                 continue
             scale = -_HALF * _LOG2E / det
@@ -269,7 +271,8 @@ def project_gradient(splats, view, camera, limits, flags, records, slots, gradie
                 g_means[i], g_quats[i], g_scales[i], g_opacities[i], g_sh[i] = f4(0), f4(0), f4(0), f4(0), f4(0)
             if keys[i] == _CULLED:
                 continue
-            v = vx = vy = vxx = vxy = vyy = red = green = blue = g_z = f4(0.0)
+            v, vx, vy, vxx, vxy, vyy = f4(0), f4(0), f4(0), f4(0), f4(0), f4(0)
+            red, green, blue, g_z = f4(0), f4(0), f4(0), f4(0)
             for k in range(bases[i], bases[i + 1]):
                 slot = sums[k]
                 v += slot[0]

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numba.extending
 import numpy as np
 from llvmlite import ir
-from numba import carray, prange, types
+from numba import prange, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from recon4d.jit import kernel
 
@@ -52,12 +52,17 @@ _INT = ir.VectorType(_I32, LANES)
 
 f4 = np.float32
 u4 = np.uint32
+carray: Any = numba.carray  # type: ignore[reportPrivateImportUsage]
+
+
+def _intrinsic(function: Callable) -> Any:
+    return numba.extending.intrinsic(function)
 
 
 class _Vec:
     """One 16-lane value under construction, with operators that emit LLVM code."""
 
-    def __init__(self, builder: ir.IRBuilder, value: Any) -> None:
+    def __init__(self, builder: Any, value: Any) -> None:
         self.builder = builder
         self.value = value
 
@@ -118,28 +123,28 @@ def _constant(values: Sequence[float]) -> ir.Constant:
     return ir.Constant(_VEC, [ir.Constant(_F32, float(f4(value))) for value in values])
 
 
-def _splat(builder: ir.IRBuilder, scalar: Any) -> _Vec:
+def _splat(builder: Any, scalar: Any) -> _Vec:
     undefined = ir.Constant(_VEC, ir.Undefined)
     first = builder.insert_element(undefined, scalar, ir.Constant(_I32, 0))
     return _Vec(builder, builder.shuffle_vector(first, undefined, ir.Constant(_INT, [0] * LANES)))
 
 
-def _pointer(builder: ir.IRBuilder, address: Any, offset: int, kind: ir.Type) -> Any:
+def _pointer(builder: Any, address: Any, offset: int, kind: ir.Type) -> Any:
     return builder.inttoptr(builder.add(address, ir.Constant(address.type, offset)), kind.as_pointer())
 
 
-def _load_row(builder: ir.IRBuilder, block: Any, row: int) -> _Vec:
+def _load_row(builder: Any, block: Any, row: int) -> _Vec:
     return _Vec(builder, builder.load(_pointer(builder, block, row * ROW, _VEC), align=ROW))
 
 
-def _store_row(builder: ir.IRBuilder, block: Any, row: int, value: _Vec) -> None:
+def _store_row(builder: Any, block: Any, row: int, value: _Vec) -> None:
     builder.store(value.value, _pointer(builder, block, row * ROW, _VEC), align=ROW)
 
 
 class _Splat:
     """A splat's record, each column in all lanes, with its centre relative to the tile."""
 
-    def __init__(self, builder: ir.IRBuilder, record: Any, x0: Any, y0: Any) -> None:
+    def __init__(self, builder: Any, record: Any, x0: Any, y0: Any) -> None:
         self.column = [
             _splat(builder, builder.load(_pointer(builder, record, 4 * i, _F32), align=4)) for i in range(KY + 1)
         ]
@@ -151,7 +156,7 @@ class _Splat:
         a, b, c, top = (self.column[i] for i in (A, B, C, LOG2_OPACITY))
         return ((a * dx + b * dy) * dx + (c * dy * dy + top)).minimum(top)
 
-    def touched_blocks(self, builder: ir.IRBuilder, log2_alpha_min: _Vec) -> Any:
+    def touched_blocks(self, builder: Any, log2_alpha_min: _Vec) -> Any:
         """i32, one bit a block: where alpha can reach the cut-off. The exponent's maximum over a block's rectangle
         of pixel centres is at the centre, or on one of the two edges that face it."""
         left = _Vec(builder, _constant([4 * (i % 4) + 0.5 for i in range(LANES)])) - self.mx
@@ -166,14 +171,14 @@ class _Splat:
         return _bits(builder, best.compare(">=", log2_alpha_min))
 
 
-def _bits(builder: ir.IRBuilder, mask: Any) -> Any:
+def _bits(builder: Any, mask: Any) -> Any:
     return builder.zext(builder.bitcast(mask, ir.IntType(16)), _I32)
 
 
 class _EachBit:
     """A loop over the set bits of an i32, with values carried in registers from one turn to the next."""
 
-    def __init__(self, builder: ir.IRBuilder, bits: Any, carried: Sequence[Any]) -> None:
+    def __init__(self, builder: Any, bits: Any, carried: Sequence[Any]) -> None:
         self.builder = builder
         before = builder.block
         self.head, self.body, self.after = (builder.append_basic_block(f"bits.{s}") for s in ("head", "body", "after"))
@@ -200,17 +205,17 @@ class _EachBit:
         builder.position_at_end(self.after)
 
 
-def _block_address(builder: ir.IRBuilder, state: Any, index: Any, rows: int) -> Any:
+def _block_address(builder: Any, state: Any, index: Any, rows: int) -> Any:
     return builder.add(state, builder.mul(builder.zext(index, state.type), ir.Constant(state.type, rows * ROW)))
 
 
-def _composite(channels: int) -> Callable:
+def _composite(channels: int) -> Any:
     """Makes the intrinsic that blends one splat into some blocks of a tile and returns those where it is drawn.
     3 channels are rgb, 4 are rgb and depth."""
 
-    @intrinsic
-    def composite(typing, state, record, x0, y0, blocks, cut, top, end):  # noqa: ANN001, ANN202
-        def generate(context, builder, signature, args):  # noqa: ANN001, ANN202
+    @_intrinsic
+    def composite(typing, state, record, x0, y0, blocks, cut, top, end):
+        def generate(context, builder, signature, args):
             state, record, x0, y0, blocks = args[:5]
             cut, top, end = (_splat(builder, value) for value in args[5:])
             splat = _Splat(builder, record, x0, y0)
@@ -238,12 +243,12 @@ def _composite(channels: int) -> Callable:
     return composite
 
 
-def _differentiate(channels: int) -> Callable:
+def _differentiate(channels: int) -> Any:
     """Makes the intrinsic that replays one splat on a tile and stores its sums into a slot."""
 
-    @intrinsic
-    def differentiate(typing, state, record, slot, x0, y0, blocks, cut, top, end):  # noqa: ANN001, ANN202
-        def generate(context, builder, signature, args):  # noqa: ANN001, ANN202
+    @_intrinsic
+    def differentiate(typing, state, record, slot, x0, y0, blocks, cut, top, end):
+        def generate(context, builder, signature, args):
             state, record, slot, x0, y0, blocks = args[:6]
             cut, top, end = (_splat(builder, value) for value in args[6:])
             splat = _Splat(builder, record, x0, y0)
@@ -281,7 +286,7 @@ def _differentiate(channels: int) -> Callable:
     return differentiate
 
 
-def _store_sums(builder: ir.IRBuilder, slot: Any, vectors: list[_Vec]) -> None:
+def _store_sums(builder: Any, slot: Any, vectors: list[_Vec]) -> None:
     """Stores the lane sums of up to 12 vectors. All are folded together: at each level two vectors become one,
     which holds half as many partial sums of each, so lane i ends as the sum of vector i."""
     group = LANES
@@ -306,22 +311,22 @@ composite_rgb, composite_rgbd = _composite(3), _composite(4)
 differentiate_rgb, differentiate_rgbd = _differentiate(3), _differentiate(4)
 
 
-@intrinsic
-def touched_blocks(typing, record, x0, y0, cut):  # noqa: ANN001, ANN201
+@_intrinsic
+def touched_blocks(typing, record, x0, y0, cut):
     """One bit a block: whether a splat's alpha can reach the cut-off there."""
 
-    def generate(context, builder, signature, args):  # noqa: ANN001, ANN202
+    def generate(context, builder, signature, args):
         record, x0, y0, cut = args
         return _Splat(builder, record, x0, y0).touched_blocks(builder, _splat(builder, cut))
 
     return types.uint32(types.intp, *[types.float32] * 3), generate
 
 
-@intrinsic
-def live_blocks(typing, state):  # noqa: ANN001, ANN201
+@_intrinsic
+def live_blocks(typing, state):
     """One bit a block of a forward state: whether any of its pixels still takes splats."""
 
-    def generate(context, builder, signature, args):  # noqa: ANN001, ANN202
+    def generate(context, builder, signature, args):
         live = zero = ir.Constant(_I32, 0)
         for index in range(LANES):
             block = _block_address(builder, args[0], ir.Constant(_I32, index), FORWARD_ROWS)
@@ -333,11 +338,11 @@ def live_blocks(typing, state):  # noqa: ANN001, ANN201
     return types.uint32(types.intp), generate
 
 
-@intrinsic
-def tile_memory(typing):  # noqa: ANN001, ANN201
+@_intrinsic
+def tile_memory(typing):
     """Stack memory in which one tile's blocks live, aligned to a cache line."""
 
-    def generate(context, builder, signature, args):  # noqa: ANN001, ANN202
+    def generate(context, builder, signature, args):
         memory = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(8), LANES * BACKWARD_ROWS * ROW))
         memory.align = ROW
         return builder.bitcast(memory, context.get_value_type(types.voidptr))

@@ -1,0 +1,369 @@
+"""The portable backend: plain PyTorch on whatever device the tensors are on.
+
+The k-th splats of all tiles are blended at once, in lock step. A splat's exponent is a quadratic in the pixel's place
+within its tile, so one matrix product gives all exponents of a step, and the transposed product gives back the six
+moments that its gradient needs. The backward pass is written by hand: it replays the forward order and carries the
+gradient-weighted colour still to come, so nothing of the size (splats x pixels) is ever kept.
+
+Only sort, gather, matmul, exp, elementwise operations, index_add, bincount and repeat_interleave are used, in the
+input's dtype and int64: accelerators without float64 or custom operators can run it. Keep reduced-precision matrix
+products (TF32 and the like) switched off.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from recon4d.geometry import quat_to_matrix, sh_basis
+from recon4d.raster import _contract as contract
+from recon4d.raster._contract import Ready, Request
+from recon4d.types import RenderOutput, Splats
+
+DEVICES = ("*",)
+
+TILE = 8
+"""Pixels along a tile's side. Smaller tiles make the lists of neighbours more alike, so fewer lanes idle."""
+STEP = 8
+"""List entries of each tile blended per step on accelerators, where launches cost more than arithmetic."""
+CPU_STEP = 1
+"""The same on the CPU, where launches are cheap."""
+
+_ATTRIBUTES = ("means", "quats", "scales", "opacities", "sh")
+_NEVER = -1e4
+"""Exponent of a list entry that stands for nothing."""
+
+
+def status() -> Ready:
+    """Always ready."""
+    return Ready("any torch device")
+
+
+def render(request: Request) -> RenderOutput:
+    """Draws on the splats' device; see :func:`recon4d.raster.rasterize`."""
+    images = [_render_one(request, c) for c in range(len(request.cameras))]
+    rgb, alpha, depth = (torch.stack(maps) for maps in zip(*images, strict=True))
+    return RenderOutput(rgb=rgb, alpha=alpha, depth=depth if request.depth else None)
+
+
+def _render_one(request: Request, c: int) -> tuple[Tensor, Tensor, Tensor]:
+    view = request.cameras.viewmats[c]
+    camera = _Camera.of(request.cameras.Ks[c].tolist(), request.cameras.width, request.cameras.height)
+    with torch.no_grad():
+        keep = _usable(request.splats, view)
+        flat = _project(_take(request.splats, keep), view, camera, request.antialiased)
+        drawn, rects = _tile_rects(flat, camera)
+        drawn = drawn.nonzero().squeeze(1)
+        order = drawn[torch.sort(flat.z[drawn], stable=True).indices]
+        lists = _tile_lists(rects[order], camera)
+    # Again, with gradients, for the drawn splats alone: no other can put a NaN into a gradient.
+    splats = _take(request.splats, keep[order])
+    flat = _project(splats, view, camera, request.antialiased)
+    directions = torch.nn.functional.normalize(splats.means + view[:3, 3] @ view[:3, :3], dim=-1)
+    channels = ((sh_basis(directions, splats.sh_degree)[..., None] * splats.sh).sum(1) + 0.5).clamp_min(0)
+    if request.depth:
+        channels = torch.cat([channels, flat.z[:, None]], 1)
+    blended, through = _Blend.apply(lists, flat.centres, flat.conics, flat.opacities, channels)
+    rgb = blended[..., :3] + through[..., None] * request.background
+    alpha = 1 - through
+    if not request.depth:
+        return rgb, alpha, alpha
+    opaque = alpha >= contract.MIN_DEPTH_ALPHA
+    return rgb, alpha, torch.where(opaque, blended[..., 3] / torch.where(opaque, alpha, 1.0), 0.0)
+
+
+@dataclass(frozen=True)
+class _Camera:
+    fx: float
+    fy: float
+    cx: float
+    cy: float
+    width: int
+    height: int
+
+    @classmethod
+    def of(cls, K: list[list[float]], width: int, height: int) -> _Camera:
+        return cls(K[0][0], K[1][1], K[0][2], K[1][2], width, height)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        x = contract.FOV_MARGIN * max(self.cx, self.width - self.cx) / self.fx
+        return x, contract.FOV_MARGIN * max(self.cy, self.height - self.cy) / self.fy
+
+
+class _Flat(NamedTuple):
+    """Splats on the image plane."""
+
+    centres: Tensor
+    """[N, 2] pixels."""
+    variances: Tensor
+    """[N, 2] px^2, after dilation."""
+    conics: Tensor
+    """[N, 3] entries xx, xy, yy of the inverse covariance."""
+    opacities: Tensor
+    """[N], after compensation."""
+    z: Tensor
+    """[N] metres."""
+
+
+def _usable(splats: Splats, view: Tensor) -> Tensor:
+    """Indices of finite splats in front of the near plane; a NaN fails every comparison."""
+    usable = splats.means @ view[2, :3] + view[2, 3] > contract.NEAR_M
+    usable &= splats.quats.square().sum(1) >= contract.MIN_QUAT_NORM**2
+    for name in _ATTRIBUTES:
+        usable &= getattr(splats, name).reshape(len(splats), -1).abs().sum(1) <= contract.MAX_VALUE
+    return usable.nonzero().squeeze(1)
+
+
+def _take(splats: Splats, index: Tensor) -> Splats:
+    return Splats(**{name: getattr(splats, name).index_select(0, index) for name in _ATTRIBUTES})
+
+
+def _project(splats: Splats, view: Tensor, camera: _Camera, antialiased: bool) -> _Flat:
+    R = view[:3, :3]
+    x, y, z = (splats.means @ R.T + view[:3, 3]).unbind(-1)
+    limit_x, limit_y = camera.limits
+    u, v = x / z, y / z
+    rows_x = (camera.fx / z)[:, None] * (R[0] - u.clamp(-limit_x, limit_x)[:, None] * R[2])
+    rows_y = (camera.fy / z)[:, None] * (R[1] - v.clamp(-limit_y, limit_y)[:, None] * R[2])
+    axes = quat_to_matrix(splats.quats) * splats.scales[:, None, :]
+    root_x, root_y = (rows_x[:, :, None] * axes).sum(1), (rows_y[:, :, None] * axes).sum(1)
+    xx, xy, yy = root_x.square().sum(-1), (root_x * root_y).sum(-1), root_y.square().sum(-1)
+    # The squared cross product is the determinant without the cancellation of xx yy - xy xy.
+    sharp = torch.linalg.cross(root_x, root_y).square().sum(-1)
+    grown = contract.DILATION_PX2
+    det = sharp + grown * (xx + yy + grown)
+    opacities = splats.opacities
+    if antialiased:
+        opacities = opacities * (sharp / det).clamp_min(1e-12).sqrt()
+    return _Flat(
+        centres=torch.stack([camera.fx * u + camera.cx, camera.fy * v + camera.cy], -1),
+        variances=torch.stack([xx + grown, yy + grown], -1),
+        conics=torch.stack([yy + grown, -xy, xx + grown], -1) / det[:, None],
+        opacities=opacities,
+        z=z,
+    )
+
+
+def _tile_rects(flat: _Flat, camera: _Camera) -> tuple[Tensor, Tensor]:
+    """Which splats are drawn [N], and the tiles that each may touch [N, 4] int64: x0, y0, x1, y1, ends included."""
+    size = torch.tensor([camera.width, camera.height], device=flat.z.device)
+    reach = (2 * torch.log(flat.opacities / contract.ALPHA_MIN)).clamp_min(0).sqrt()[:, None] * flat.variances.sqrt()
+    # Pixel centres lie half a pixel in.
+    first = (flat.centres - reach - 0.5).ceil()
+    last = (flat.centres + reach - 0.5).floor()
+    drawn = (flat.opacities >= contract.ALPHA_MIN) & (flat.variances <= contract.MAX_VARIANCE_PX2).all(1)
+    drawn &= ((last >= first) & (last >= 0) & (first < size)).all(1)
+    first, last = torch.maximum(first, torch.zeros_like(first)), torch.minimum(last, (size - 1).to(last.dtype))
+    rects = torch.where(drawn[:, None], torch.cat([first, last], 1), 0.0).long()
+    return drawn, torch.div(rects, TILE, rounding_mode="floor")
+
+
+@dataclass(frozen=True)
+class _Lists:
+    """Tile lists, tiles ordered by falling length, so that the tiles active in a step are a prefix."""
+
+    splat: Tensor
+    """[E + 1] the splat of each entry, in depth order within a tile; the last entry stands for nothing."""
+    origin: Tensor
+    """[E + 1, 2] centre of the entry's tile, pixels."""
+    start: Tensor
+    """[tiles] first entry."""
+    length: Tensor
+    """[tiles] entries."""
+    place: Tensor
+    """[tiles] where each tile, in raster order, went."""
+    active: list[int]
+    """Tiles that are active in each step."""
+    step: int
+    camera: _Camera
+
+
+def _tile_lists(rects: Tensor, camera: _Camera) -> _Lists:
+    device = rects.device
+    columns, lines = -(-camera.width // TILE), -(-camera.height // TILE)
+    wide = rects[:, 2] - rects[:, 0] + 1
+    count = wide * (rects[:, 3] - rects[:, 1] + 1)
+    splat = torch.repeat_interleave(torch.arange(len(rects), device=device), count)
+    within = torch.arange(len(splat), device=device) - (torch.cumsum(count, 0) - count)[splat]
+    y = rects[splat, 1] + torch.div(within, wide[splat], rounding_mode="floor")
+    x = rects[splat, 0] + within % wide[splat]
+    tile, entry = torch.sort(y * columns + x, stable=True)
+    length = torch.bincount(tile, minlength=columns * lines)
+    start = torch.cumsum(length, 0) - length
+    length, order = torch.sort(length, descending=True, stable=True)
+    step = CPU_STEP if device.type == "cpu" else STEP
+    # The one wait for the device: how many tiles still have entries at each step.
+    longest = int(length[0])
+    steps = torch.arange(0, longest, step, device=device)
+    active = (len(length) - torch.searchsorted(length.flip(0), steps, right=True)).tolist()
+    none = torch.zeros(1, dtype=torch.int64, device=device)
+    tile = torch.cat([tile, none])
+    origin = torch.stack([tile % columns, torch.div(tile, columns, rounding_mode="floor")], -1) * TILE + TILE / 2
+    return _Lists(
+        splat=torch.cat([splat[entry], none]),
+        origin=origin,
+        start=start[order],
+        length=length,
+        place=torch.argsort(order),
+        active=active,
+        step=step,
+        camera=camera,
+    )
+
+
+class _Blend(torch.autograd.Function):
+    """Front-to-back blending of all tiles; returns [H, W, channels] and the transmittance [H, W]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, lists: _Lists, centres: Tensor, conics: Tensor, opacities: Tensor, channels: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        state = _State.of(lists, centres, conics, opacities, channels)
+        blended = centres.new_zeros(len(lists.start), channels.shape[1], TILE * TILE)
+        for k, count in enumerate(lists.active):
+            entries = state.entries(k, count)
+            _, _, weight = state.weigh(entries, count)
+            colour = state.channels[entries]
+            if lists.step == 1:
+                blended[:count].addcmul_(weight, colour.transpose(1, 2))
+            else:
+                blended[:count].baddbmm_(colour.transpose(1, 2), weight)
+        ctx.lists = lists
+        ctx.save_for_backward(centres, conics, opacities, channels, blended, state.through)
+        return _to_image(blended, lists), _to_image(state.through[:, None], lists)[..., 0]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple:  # type: ignore[reportIncompatibleMethodOverride]
+        centres, conics, opacities, channels, blended, through = ctx.saved_tensors
+        lists: _Lists = ctx.lists
+        state = _State.of(lists, centres, conics, opacities, channels)
+        g_blended, g_through = _to_tiles(gradients[0], lists), _to_tiles(gradients[1][..., None], lists)[:, 0]
+        # Per pixel: what the loss gains from all that is still to be blended, the background included.
+        behind = ((g_blended * blended).sum(1) + g_through * through)[:, None]
+        sums = centres.new_zeros(len(lists.splat), 6 + channels.shape[1])
+        for k, count in enumerate(lists.active):
+            entries = state.entries(k, count)
+            unclamped, alpha, weight = state.weigh(entries, count)
+            along = torch.bmm(state.channels[entries], g_blended[:count])
+            own = weight * along
+            left = behind[:count] - (own if lists.step == 1 else torch.cumsum(own, 1))
+            behind[:count] = left[:, -1:]
+            # alpha * dL/dalpha; where the clamp is at work nothing passes, nor where nothing was drawn.
+            v = own.sub_(left.mul_(alpha).div_(1 - alpha)).mul_(unclamped < contract.ALPHA_MAX)
+            v.mul_(weight > 0)
+            moments = torch.matmul(v, state.basis.T)
+            sums[entries] = torch.cat([moments, torch.bmm(weight, g_blended[:count].transpose(1, 2))], -1)
+        return (None, *_scatter(sums, state, lists, conics, opacities))
+
+
+@dataclass
+class _State:
+    """What both passes need at each step."""
+
+    lists: _Lists
+    coefficients: Tensor
+    """[E + 1, 6] of the exponent, for the monomials of ``basis``."""
+    channels: Tensor
+    """[E + 1, channels]."""
+    offset: Tensor
+    """[E + 1, 2] splat centre minus tile centre, pixels."""
+    basis: Tensor
+    """[6, pixels]: 1, x, y, xx, xy, yy of pixel centres about the tile's centre."""
+    through: Tensor
+    """[tiles, pixels] transmittance so far."""
+    live: Tensor
+    """[tiles, 1, pixels] 1 until the pixel has ended."""
+
+    @classmethod
+    def of(cls, lists: _Lists, centres: Tensor, conics: Tensor, opacities: Tensor, channels: Tensor) -> _State:
+        splat = lists.splat
+        offset = centres[splat] - lists.origin.to(centres.dtype)
+        x, y = offset.unbind(-1)
+        a, b, c = (conics[splat] * torch.tensor([0.5, 1.0, 0.5], dtype=x.dtype, device=x.device)).unbind(-1)
+        top = torch.log(opacities)[splat] - (a * x * x + b * x * y + c * y * y)
+        coefficients = torch.stack([top, 2 * a * x + b * y, b * x + 2 * c * y, -a, -b, -c], -1)
+        coefficients[-1] = 0
+        coefficients[-1, 0] = _NEVER
+        index = torch.arange(TILE * TILE, device=x.device)
+        px = (index % TILE).to(x.dtype) + (0.5 - TILE / 2)
+        py = torch.div(index, TILE, rounding_mode="floor").to(x.dtype) + (0.5 - TILE / 2)
+        basis = torch.stack([torch.ones_like(px), px, py, px * px, px * py, py * py])
+        through = x.new_ones(len(lists.start), TILE * TILE)
+        return cls(lists, coefficients, channels[splat], offset, basis, through, torch.ones_like(through)[:, None])
+
+    def entries(self, k: int, count: int) -> Tensor:
+        """[count, step] the k-th entries of the first ``count`` tiles; beyond a list's end, the one for nothing."""
+        lists = self.lists
+        if lists.step == 1:
+            return (lists.start[:count] + k)[:, None]
+        turn = k * lists.step + torch.arange(lists.step, device=lists.start.device)
+        inside = turn < lists.length[:count, None]
+        return torch.where(inside, lists.start[:count, None] + turn, len(lists.splat) - 1)
+
+    def weigh(self, entries: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Blends one step: alpha before clamping, alpha as drawn, and weight, each [count, step, pixels]."""
+        through, live = self.through[:count, None], self.live[:count]
+        exponent = torch.matmul(self.coefficients[entries], self.basis)
+        drawn = (exponent >= math.log(contract.ALPHA_MIN)).to(exponent.dtype).mul_(live)
+        unclamped = exponent.exp_()
+        alpha = unclamped.clamp_max(contract.ALPHA_MAX).mul_(drawn)
+        if self.lists.step == 1:
+            weight = alpha * through
+            after = through - weight
+        else:
+            after = through * torch.cumprod(1 - alpha, 1)
+            weight = alpha * torch.cat([through, after[:, :-1]], 1)
+        goes_on = (after > contract.MIN_TRANSMITTANCE).to(alpha.dtype)
+        weight.mul_(goes_on)
+        live.mul_(goes_on[:, -1:])
+        through.sub_(weight.sum(1, keepdim=True))
+        return unclamped, alpha, weight
+
+
+def _scatter(sums: Tensor, state: _State, lists: _Lists, conics: Tensor, opacities: Tensor) -> tuple[Tensor, ...]:
+    """Per-entry moments about tile centres to gradients in centres, conics, opacities and channels."""
+    x, y = state.offset.unbind(-1)
+    m, mx, my, mxx, mxy, myy = sums[:, :6].unbind(-1)
+    # Moved to the splat's own centre, which shifts each moment by those below it.
+    mxx = mxx - 2 * x * mx + x * x * m
+    mxy = mxy - x * my - y * mx + x * y * m
+    myy = myy - 2 * y * my + y * y * m
+    moved = torch.cat([torch.stack([m, mx - x * m, my - y * m, mxx, mxy, myy], -1), sums[:, 6:]], 1)
+    moved[-1] = 0
+    total = moved.new_zeros(len(opacities), moved.shape[1]).index_add_(0, lists.splat, moved)
+    m, mx, my = total[:, 0], total[:, 1], total[:, 2]
+    a, b, c = conics.unbind(-1)
+    g_centres = torch.stack([a * mx + b * my, b * mx + c * my], -1)
+    return (
+        g_centres,
+        torch.stack([-0.5 * total[:, 3], -total[:, 4], -0.5 * total[:, 5]], -1),
+        m / opacities,
+        total[:, 6:],
+    )
+
+
+def _to_image(tiles: Tensor, lists: _Lists) -> Tensor:
+    """[tiles, channels, pixels] in list order to [H, W, channels]."""
+    camera = lists.camera
+    columns, lines = -(-camera.width // TILE), -(-camera.height // TILE)
+    grid = tiles[lists.place].reshape(lines, columns, -1, TILE, TILE)
+    image = grid.permute(0, 3, 1, 4, 2).reshape(lines * TILE, columns * TILE, -1)
+    return image[: camera.height, : camera.width].contiguous()
+
+
+def _to_tiles(image: Tensor, lists: _Lists) -> Tensor:
+    """[H, W, channels] to [tiles, channels, pixels] in list order."""
+    camera = lists.camera
+    columns, lines = -(-camera.width // TILE), -(-camera.height // TILE)
+    padded = image.new_zeros(lines * TILE, columns * TILE, image.shape[-1])
+    padded[: camera.height, : camera.width] = image
+    grid = padded.reshape(lines, TILE, columns, TILE, -1).permute(0, 2, 4, 1, 3)
+    tiles = torch.empty_like(lists.place)
+    tiles[lists.place] = torch.arange(len(tiles), device=tiles.device)
+    return grid.reshape(lines * columns, image.shape[-1], TILE * TILE)[tiles]
