@@ -13,16 +13,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
-import numba
 import numpy as np
 import torch
 from llvmlite import ir
-from numba import get_thread_id, prange, types
+from numba import prange, types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
+from numba.np.ufunc.parallel import get_thread_count, get_thread_id
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from recon4d.jit import kernel
 from recon4d.loss._terms import C1, C2, WINDOW, LossTerms, window
@@ -41,7 +42,8 @@ _FAST = {"contract", "nsz"}
 
 def image_loss(rgb: Tensor, target: Tensor, weight: Tensor | None, terms: LossTerms, factor: float) -> Tensor:
     """See :func:`recon4d.loss.image_loss`; computes in float32."""
-    return _ImageLoss.apply(rgb, target, weight, terms, factor)  # type: ignore[no-any-return]
+    wanted = rgb.requires_grad and torch.is_grad_enabled()
+    return cast(Tensor, _ImageLoss.apply(rgb, (target, weight), terms, factor, wanted))
 
 
 class _ImageLoss(torch.autograd.Function):
@@ -49,31 +51,36 @@ class _ImageLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, rgb: Tensor, target: Tensor, weight: Tensor | None, terms: LossTerms, factor: float
+        ctx: Any, rgb: Tensor, real: tuple[Tensor, Tensor | None], terms: LossTerms, factor: float, wanted: bool
     ) -> Tensor:
-        wanted = ctx.needs_input_grad[0]
-        images, height, width, _ = rgb.shape
-        source = rgb.detach().float().contiguous()
-        reference = target.detach() if target.dtype == torch.uint8 else target.detach().float()
-        weights = torch.empty(images, 0, 0) if weight is None else weight.detach().float().contiguous()
-        gradient = source.new_empty(images, height, width * 3) if wanted else source.new_empty(images, 0, 0)
-        strips = 2 * max(1, round(height / (2 * _STRIP)))
-        partial = np.empty(images * strips)
-        pair = tuple(image.numpy().reshape(images, height, width * 3) for image in (source, reference.contiguous()))
-        step = _PER_LEVEL if target.dtype == torch.uint8 else _ONE
-        coefficients = (*(np.float32(value * factor) for value in (terms.l1, terms.l2, terms.ssim)), step)
-        _strips(pair, weights.numpy(), coefficients, gradient.numpy(), partial, _scratch(width * 3))
+        target, weight = real
+        count, height, width, _ = rgb.shape
+        rows, none = (count, height, width * 3), (count, 0, 0)
+        source = rgb.detach().float().reshape(rows)
+        if target.dtype == torch.uint8:
+            levels, values = target.reshape(rows), source.new_empty(none)
+        else:
+            levels, values = target.new_empty(none, dtype=torch.uint8), target.detach().float().reshape(rows)
+        weights = source.new_empty(none) if weight is None else weight.detach().float()
+        gradient = source.new_empty(rows if wanted else none)
+        partial = np.empty(count * 2 * max(1, round(height / (2 * _STRIP))))
+        batch = tuple(image.contiguous().numpy() for image in (source, levels, values))
+        coefficients = tuple(np.float32(term * factor) for term in (terms.l1, terms.l2, terms.ssim))
+        _strips(batch, weights.contiguous().numpy(), coefficients, gradient.numpy(), partial, _scratch(width * 3))
         if wanted:
             ctx.save_for_backward(gradient.view(rgb.shape))
         ctx.dtype = rgb.dtype
         return torch.tensor(partial.sum(), dtype=rgb.dtype)
 
     @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, None, None, None, None]:  # type: ignore[override]
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] - the decorator's type hides the override's.
+        ctx: Any, upstream: Tensor
+    ) -> tuple[Tensor, None, None, None, None]:
         (gradient,) = ctx.saved_tensors
         scale = float(upstream)
-        scaled = gradient.clone() if scale == 1.0 else gradient * scale
-        return scaled.to(ctx.dtype), None, None, None, None
+        gradient = gradient if scale == 1.0 else gradient * scale
+        return gradient.to(ctx.dtype), None, None, None, None
 
 
 _local = threading.local()
@@ -85,7 +92,7 @@ def _scratch(row: int) -> np.ndarray:
     size = 7 * (padded + 2 * _MARGIN) + WINDOW * (3 + 4 + 3) * padded + padded
     held = getattr(_local, "scratch", None)
     if held is None or held.shape[1] < size:
-        held = _local.scratch = np.zeros((numba.config.NUMBA_NUM_THREADS, size), np.float32)
+        held = _local.scratch = np.zeros((get_thread_count(), size), np.float32)
     return held
 
 
@@ -258,21 +265,30 @@ def _ring_offsets(first, stride):
 
 
 @kernel(fastmath=_FAST)
-def _read(source, reference, scale, weights, raw):
-    """One row as a, b and the weight of every value, one behind the other in ``raw``; weight 0 beyond the row."""
-    n, padded = source.shape[0], raw.shape[0] // 3
+def _read(images, weights, y, raw):
+    """Row y as a, b and the weight of every value, one behind the other in ``raw``; weight 0 beyond the row."""
+    source, levels, values = images
+    n, padded = source.shape[1], raw.shape[0] // 3
     a, b, w = raw[:padded], raw[padded : 2 * padded], raw[2 * padded :]
+    row = source[y]
     for x in range(n):
-        a[x] = source[x] - _SHIFT
-    for x in range(n):
-        b[x] = np.float32(reference[x]) * scale - _SHIFT
-    if weights.shape[0] == 0:
-        w[:n] = _ONE
+        a[x] = row[x] - _SHIFT
+    if levels.shape[0] > 0:
+        level = levels[y]
+        for x in range(n):
+            b[x] = np.float32(level[x]) * _PER_LEVEL - _SHIFT
     else:
-        for x in range(weights.shape[0]):
-            w[3 * x] = weights[x]
-            w[3 * x + 1] = weights[x]
-            w[3 * x + 2] = weights[x]
+        value = values[y]
+        for x in range(n):
+            b[x] = value[x] - _SHIFT
+    if weights.shape[0] > 0:
+        weight = weights[y]
+        for x in range(weight.shape[0]):
+            w[3 * x] = weight[x]
+            w[3 * x + 1] = weight[x]
+            w[3 * x + 2] = weight[x]
+    else:
+        w[:n] = _ONE
     a[n:] = -_SHIFT
     b[n:] = -_SHIFT
     w[n:] = _ZERO
@@ -361,10 +377,9 @@ def _add_structure(ring, offsets, raw, gradient):
 
 
 @kernel(fastmath=_FAST)
-def _strip(pair, weights, coefficients, gradient, span, work):
+def _strip(images, weights, coefficients, gradient, span, work):
     """Rows ``span`` of one image: returns their loss and fills their gradient, when it has rows."""
-    source, reference = pair
-    height, n = source.shape
+    height, n = images[0].shape
     padded = _padded(n)
     line = padded + 2 * _MARGIN
     lines, back, rest = work[: 4 * line], work[4 * line : 7 * line], work[7 * line :]
@@ -380,8 +395,7 @@ def _strip(pair, weights, coefficients, gradient, span, work):
         slot = (y + WINDOW) % WINDOW
         inside = y >= 0 and y < height
         if inside:
-            own = weights[y] if weights.shape[0] > 0 else work[:0]
-            _read(source[y], reference[y], coefficients[3], own, raws[slot * 3 * padded : (slot + 1) * 3 * padded])
+            _read(images, weights, y, raws[slot * 3 * padded : (slot + 1) * 3 * padded])
         if reach > 0:
             blurred = ahead[slot * 4 * padded : (slot + 1) * 4 * padded]
             if inside:
@@ -416,22 +430,22 @@ def _strip(pair, weights, coefficients, gradient, span, work):
 
 
 @kernel(parallel=True, fastmath=_FAST)
-def _strips(pair, weights, coefficients, gradient, partial, scratch):
+def _strips(batch, weights, coefficients, gradient, partial, scratch):
     """All strips of a batch: their losses to ``partial`` [C * strips], the gradient [C, H, 3 W] if it has rows.
 
     Args:
-        pair: rendering and target [C, H, 3 W].
+        batch: the rendering [C, H, 3 W] and the target, as uint8 or as float32; the other one is [C, 0, 0].
         weights: [C, H, W], or [C, 0, 0] for 1 everywhere.
-        coefficients: of l1, l2 and ssim, and the size of one step of the target's values, all float32.
+        coefficients: of l1, l2 and ssim, float32.
         gradient: [C, H, 3 W], or [C, 0, 0] when it is not wanted.
         partial: [C * strips] float64.
         scratch: [threads, size].
     """
-    images, height, _ = pair[0].shape
-    strips = partial.shape[0] // images
+    count, height, _ = batch[0].shape
+    strips = partial.shape[0] // count
     for item in prange(partial.shape[0]):
         image, strip = item // strips, item % strips
         span = (height * strip // strips, height * (strip + 1) // strips)
-        one = (pair[0][image], pair[1][image])
+        one = (batch[0][image], batch[1][image], batch[2][image])
         work = scratch[get_thread_id()]
         partial[item] = _strip(one, weights[image], coefficients, gradient[image], span, work)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from recon4d.model import _kernels, _torch
 from recon4d.model._layout import Layout
@@ -131,7 +132,10 @@ class _Activate(torch.autograd.Function):
         return means, quats, scales, opacities, sh
 
     @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None]:
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride] - the decorator's type hides the override's.
+        ctx: Any, *upstream: Tensor
+    ) -> tuple[Tensor, None, None]:
         leaf, scales, opacities = (saved.detach().numpy() for saved in ctx.saved_tensors)
         way: _WayBack = ctx.way_back
         gradient = torch.empty(leaf.shape)
