@@ -25,7 +25,7 @@ class ExportOptions:
     """What a format may be told. Each format says in its summary which of these it heeds."""
 
     time_s: float | None = None
-    """Instant to export, seconds on the capture clock, for formats that hold one."""
+    """Instant to export, seconds on the capture clock, for formats that hold one; None takes the middle of the clip."""
     fps: float = 30.0
     """Frames per second, for formats that hold many; 30 is what players expect."""
 
@@ -59,15 +59,14 @@ def formats() -> dict[str, Format]:
     return known
 
 
-def export(scene: Scene4D, path: Path | str, format: str, *, time_s: float | None = None, fps: float = 30.0) -> Path:
+def export(scene: Scene4D, path: Path | str, format: str, options: ExportOptions = ExportOptions()) -> Path:
     """Writes a scene in another format.
 
     Args:
         scene: the scene.
         path: the file or folder to write; what is there is replaced.
         format: a name of :func:`formats`.
-        time_s: instant, for formats that hold one.
-        fps: frames per second, for formats that hold many.
+        options: instant, rate; each format heeds those that its summary names.
 
     Returns:
         What was written.
@@ -81,7 +80,7 @@ def export(scene: Scene4D, path: Path | str, format: str, *, time_s: float | Non
         near = difflib.get_close_matches(format, known, n=1)
         hint = f" (did you mean '{near[0]}'?)" if near else ""
         raise ConfigError(f"there is no export format '{format}'{hint}; there are: {', '.join(sorted(known))}")
-    return known[format].write(scene, Path(path), ExportOptions(time_s=time_s, fps=fps))
+    return known[format].write(scene, Path(path), options)
 
 
 def _load_built_in(target: str) -> Format:

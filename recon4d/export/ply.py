@@ -68,12 +68,13 @@ def comments(scene: Scene4D, time_s: float) -> list[str]:
 
 
 def _write(scene: Scene4D, path: Path, options: ExportOptions) -> Path:
-    if options.time_s is None or not 0 <= options.time_s <= scene.duration_s:
+    time_s = scene.duration_s / 2 if options.time_s is None else options.time_s
+    if not 0 <= time_s <= scene.duration_s:
         raise ConfigError(
-            f"a PLY file holds one instant: give time_s between 0 and {scene.duration_s:g}; it is {options.time_s}"
-            " (or use the format 'ply-sequence')"
+            f"a PLY file holds one instant: time_s must lie between 0 and {scene.duration_s:g}; it is {time_s}"
+            " (for the whole clip use the format 'ply-sequence')"
         )
-    return write_splats(path, Gaussians4D.from_scene(scene).at(options.time_s), comments(scene, options.time_s))
+    return write_splats(path, Gaussians4D.from_scene(scene).at(time_s), comments(scene, time_s))
 
 
 FORMAT = Format(name="ply", summary="splats of one instant (time_s) in the common layout of viewers", write=_write)

@@ -11,7 +11,7 @@ import numpy as np
 
 from recon4d.capture import Division, statistics
 from recon4d.errors import ConfigError, Stopped
-from recon4d.events import Finished, OnEvent, Progress, Scored, ShouldStop, Started, ignore, never
+from recon4d.events import Finished, OnEvent, Progress, ShouldStop, Started, ignore, never
 from recon4d.model import Gaussians4D
 from recon4d.raster import rasterize
 from recon4d.score._metrics import ImageScore, Tally, compare
@@ -62,7 +62,7 @@ def score(
         scene: the scene.
         division: what was trained on and what was kept; ``heldout`` has all cameras and frames.
         config: definitions and device.
-        on_event: hears Started, Progress, Scored and Finished of the stage "score".
+        on_event: hears Started, Progress and Finished of the stage "score".
         should_stop: asked before every image.
 
     Returns:
@@ -92,10 +92,8 @@ def score(
                 if sample.set == "heldout_times" or name == "temporal_median":
                     book.theirs(sample, name, judge(image))
         on_event(Progress(stage=_STAGE, step=step + 1, total=len(chosen)))
-    scores = book.record()
-    on_event(Scored(stage=_STAGE, scores=scores))
     on_event(Finished(stage=_STAGE, seconds=time.monotonic() - began))
-    return scores
+    return book.record()
 
 
 class _Book:

@@ -1,4 +1,4 @@
-"""Camera paths that stay where the rig has seen."""
+"""Which camera looks at which instant: the rig's own, and paths that stay where the rig has seen."""
 
 from __future__ import annotations
 
@@ -7,11 +7,37 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
+from recon4d.errors import ConfigError
 from recon4d.geometry import look_at
-from recon4d.types import Camera
+from recon4d.types import Camera, Scene4D
 
 _SWING_RAD = np.radians(8.0)
 """How far to either side a path goes around a single camera."""
+
+
+def rig_camera(scene: Scene4D, name: str | None) -> Camera:
+    """The rig's camera of that name; its first when None.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    for camera in scene.cameras:
+        if name is None or camera.name == name:
+            return camera
+    raise ConfigError(f"the scene's rig has no camera '{name}'; it has {[camera.name for camera in scene.cameras]}")
+
+
+def instant(scene: Scene4D, time_s: float | None) -> float:
+    """The instant, seconds; the middle of the clip when None.
+
+    Raises:
+        ConfigError: it lies outside the clip.
+    """
+    if time_s is None:
+        return scene.duration_s / 2
+    if not 0 <= time_s <= scene.duration_s:
+        raise ConfigError(f"time_s must lie in [0, {scene.duration_s:g}]; it is {time_s}")
+    return float(time_s)
 
 
 def focus(cameras: Sequence[Camera]) -> np.ndarray:

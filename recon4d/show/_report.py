@@ -41,6 +41,7 @@ class ReportInputs:
     videos: Mapping[str, Path] = field(default_factory=dict)
     """Videos by the title to show."""
     title: str = "Reconstruction"
+    """Headline; the capture's name is a good one."""
 
 
 def report(inputs: ReportInputs, path: Path | str) -> Path:
@@ -76,7 +77,6 @@ def _content(inputs: ReportInputs, path: Path) -> dict[str, Any]:
     return {
         "title": inputs.title,
         "scene": scene,
-        "name": division.heldout.name if division else "",
         "scores": scores,
         "sets": _facts.SETS,
         "predictors": _facts.PREDICTORS,

@@ -19,7 +19,7 @@ from recon4d.errors import ConfigError, OutputError, Stopped
 from recon4d.events import Finished, OnEvent, Progress, Saved, ShouldStop, Started, ignore, never
 from recon4d.files import replacing
 from recon4d.show._painter import Painter, colour_depth, depth_range
-from recon4d.show._paths import Arc
+from recon4d.show._paths import Arc, instant, rig_camera
 from recon4d.types import Camera, Scene4D
 
 VideoKind = Literal["rig", "orbit", "frozen", "depth"]
@@ -115,7 +115,7 @@ def _plan(
     painter = Painter(scene, backend=config.backend, device=config.device)
     times_s = np.arange(int(np.floor(scene.duration_s * config.fps + 1e-6)) + 1) / config.fps
     if kind in ("rig", "depth"):
-        camera = _even(_rig_camera(scene, config.camera))
+        camera = _even(rig_camera(scene, config.camera))
         shots = [(camera, float(time_s)) for time_s in times_s]
         if kind == "rig":
             return shots, painter.rgb
@@ -130,20 +130,10 @@ def _plan(
         shares = 0.5 - 0.5 * np.cos(np.pi * times_s / max(times_s[-1], 1e-9))
     elif kind == "frozen":
         shares = 0.5 - 0.5 * np.cos(2 * np.pi * np.linspace(0, 1, max(2, round(config.sweep_s * config.fps))))
-        time_s = scene.duration_s / 2 if config.time_s is None else config.time_s
-        if not 0 <= time_s <= scene.duration_s:
-            raise ConfigError(f"time_s must lie in [0, {scene.duration_s:g}]; it is {time_s}")
-        times_s = np.full(len(shares), time_s)
+        times_s = np.full(len(shares), instant(scene, config.time_s))
     else:
         raise ConfigError(f"there is no kind of video '{kind}'; there are rig, orbit, frozen, depth")
     return [(_even(arc.camera(u)), float(t)) for u, t in zip(shares, times_s, strict=True)], painter.rgb
-
-
-def _rig_camera(scene: Scene4D, name: str | None) -> Camera:
-    for camera in scene.cameras:
-        if name is None or camera.name == name:
-            return camera
-    raise ConfigError(f"the scene's rig has no camera '{name}'; it has {[camera.name for camera in scene.cameras]}")
 
 
 def _even(camera: Camera) -> Camera:

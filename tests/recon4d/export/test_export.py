@@ -13,7 +13,7 @@ import torch
 from plyfile import PlyData
 
 from recon4d.errors import ConfigError, OutputError, SceneError
-from recon4d.export import export, formats, read_ply
+from recon4d.export import ExportOptions, export, formats, read_ply
 from recon4d.export.ply import vertices
 from recon4d.geometry import look_at
 from recon4d.model import Gaussians4D
@@ -61,7 +61,7 @@ def _draw(scene: Scene4D, splats: Splats) -> torch.Tensor:
 def test_an_independent_reader_finds_the_layout(tmp_path: Path, coefficients: int) -> None:
     scene = _scene(coefficients)
     splats = Gaussians4D.from_scene(scene).at(0.7)
-    file = PlyData.read(export(scene, tmp_path / "s.ply", "ply", time_s=0.7))
+    file = PlyData.read(export(scene, tmp_path / "s.ply", "ply", ExportOptions(time_s=0.7)))
     rows = file["vertex"].data
     assert not file.text
     assert file.byte_order == "<"
@@ -84,7 +84,7 @@ def test_an_independent_reader_finds_the_layout(tmp_path: Path, coefficients: in
 @pytest.mark.parametrize("time_s", [0.0, 0.7, 2.0])
 def test_the_picture_is_the_scene_s(tmp_path: Path, time_s: float) -> None:
     scene = _scene()
-    read = read_ply(export(scene, tmp_path / "s.ply", "ply", time_s=time_s))
+    read = read_ply(export(scene, tmp_path / "s.ply", "ply", ExportOptions(time_s=time_s)))
     ours = _draw(scene, Gaussians4D.from_scene(scene).at(time_s))
     assert ours.std() > 0.05
     # Measured at most 2.4e-6.
@@ -106,25 +106,25 @@ def test_exact_zeros_and_ones_stay_finite(tmp_path: Path) -> None:
 
 def test_header_says_frame_units_time_and_mode(tmp_path: Path) -> None:
     scene = replace(_scene(), antialiased=True)
-    comments = PlyData.read(export(scene, tmp_path / "s.ply", "ply", time_s=0.5)).comments
+    comments = PlyData.read(export(scene, tmp_path / "s.ply", "ply", ExportOptions(time_s=0.5))).comments
     assert "units metre, right-handed, +Z up" in comments
     assert "time_s 0.500000" in comments
     assert "SplatRenderMode: mip" in comments
     assert "SplatRenderMode: mip" not in PlyData.read(
-        export(_scene(), tmp_path / "t.ply", "ply", time_s=0.5)
+        export(_scene(), tmp_path / "t.ply", "ply", ExportOptions(time_s=0.5))
     ).comments  # fmt: skip
 
 
 def test_a_sequence_holds_the_clip(tmp_path: Path) -> None:
     scene = _scene()
-    folder = export(scene, tmp_path / "seq", "ply-sequence", fps=5)
+    folder = export(scene, tmp_path / "seq", "ply-sequence", ExportOptions(fps=5))
     index = json.loads((folder / "sequence.json").read_text())
     assert [frame["time_s"] for frame in index["frames"]] == pytest.approx(np.arange(11) / 5)
     assert sorted(p.name for p in folder.glob("*.ply")) == [frame["file"] for frame in index["frames"]]
     for frame in index["frames"][::5]:
         expected = Gaussians4D.from_scene(scene).at(frame["time_s"])
         assert torch.equal(read_ply(folder / frame["file"]).means, expected.means)
-    export(scene, folder, "ply-sequence", fps=2)
+    export(scene, folder, "ply-sequence", ExportOptions(fps=2))
     assert len(list(folder.glob("*.ply"))) == 5
     assert [p.name for p in tmp_path.iterdir()] == ["seq"]
 
@@ -137,7 +137,7 @@ def test_a_sequence_never_replaces_what_is_none(tmp_path: Path) -> None:
 
 
 def test_a_failed_sequence_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = export(_scene(), tmp_path / "seq", "ply-sequence", fps=2)
+    folder = export(_scene(), tmp_path / "seq", "ply-sequence", ExportOptions(fps=2))
     replace_file = os.replace
 
     def failing(source: str | Path, target: str | Path) -> None:
@@ -147,22 +147,26 @@ def test_a_failed_sequence_leaves_the_old_one(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(os, "replace", failing)
     with pytest.raises(OutputError, match="No space left"):
-        export(_scene(), folder, "ply-sequence", fps=5)
+        export(_scene(), folder, "ply-sequence", ExportOptions(fps=5))
     assert len(list(folder.glob("*.ply"))) == 5
     assert [p.name for p in tmp_path.iterdir()] == ["seq"]
 
 
-@pytest.mark.parametrize("time_s", [None, -0.1, 2.1, float("nan")])
-def test_a_ply_needs_an_instant_of_the_clip(tmp_path: Path, time_s: float | None) -> None:
+@pytest.mark.parametrize("time_s", [-0.1, 2.1, float("nan")])
+def test_a_ply_needs_an_instant_of_the_clip(tmp_path: Path, time_s: float) -> None:
     with pytest.raises(ConfigError, match="between 0 and 2"):
-        export(_scene(), tmp_path / "s.ply", "ply", time_s=time_s)
+        export(_scene(), tmp_path / "s.ply", "ply", ExportOptions(time_s=time_s))
+
+
+def test_without_an_instant_the_middle_is_taken(tmp_path: Path) -> None:
+    assert "time_s 1.000000" in PlyData.read(export(_scene(), tmp_path / "s.ply", "ply")).comments
 
 
 def test_unknown_formats_and_rates_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"'pyl' \(did you mean 'ply'\?\); there are: ply, ply-sequence"):
         export(_scene(), tmp_path / "s", "pyl")
     with pytest.raises(ConfigError, match="fps"):
-        export(_scene(), tmp_path / "s", "ply-sequence", fps=0)
+        export(_scene(), tmp_path / "s", "ply-sequence", ExportOptions(fps=0))
     assert all(name == format.name and format.summary for name, format in formats().items())
 
 
@@ -170,11 +174,11 @@ def test_an_unwritable_place_is_an_output_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for name in ("ply", "ply-sequence"):
         with pytest.raises(OutputError):
-            export(_scene(), tmp_path / "file" / "x", name, time_s=0.0)
+            export(_scene(), tmp_path / "file" / "x", name)
 
 
 def test_foreign_files_are_read_or_refused(tmp_path: Path) -> None:
-    path = export(_scene(4), tmp_path / "s.ply", "ply", time_s=0.0)
+    path = export(_scene(4), tmp_path / "s.ply", "ply", ExportOptions(time_s=0.0))
     expected, rows = read_ply(path), PlyData.read(path)["vertex"].data
     order = [name for name in sorted(rows.dtype.names) if not name.startswith("n")]  # Another order, no normals.
     fields = "".join(f"property double {name}\r\n" for name in order)

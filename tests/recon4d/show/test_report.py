@@ -70,7 +70,7 @@ def inputs() -> ReportInputs:
         {"event": "warned", "stage": "ingest", "message": "the left camera is <dark>"},
         {"event": "finished", "stage": "joint", "seconds": 12.25},
     ]
-    return ReportInputs(scene=small, division=parts, scores=score(small, parts), events=events)
+    return ReportInputs(scene=small, division=parts, scores=score(small, parts), events=events, title=parts.train.name)
 
 
 @pytest.fixture(scope="module")
