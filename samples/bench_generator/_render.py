@@ -51,7 +51,7 @@ class Stage:
         width, height = rig[0].drawn_size
         try:
             self._renderer = self._mujoco.Renderer(self._model, height, width)
-        except (RuntimeError, AttributeError, ImportError) as error:
+        except (RuntimeError, AttributeError, ImportError, self._mujoco.FatalError) as error:
             raise NoGraphicsError(_advice(error)) from error
 
     def __enter__(self) -> Stage:
