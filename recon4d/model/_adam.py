@@ -116,8 +116,9 @@ class RowAdam:
         self, rows: Tensor, gradient: Tensor, lr_static: Tensor, lr_dynamic: Tensor, n_static: int
     ) -> None:
         state: tuple[Any, ...] = tuple(tensor.numpy() for tensor in self.state_dict().values())
-        beta1, beta2 = (np.float32(beta) for beta in self.betas)
-        settings = (n_static, beta1, beta2, np.float32(self.eps), self._correction.numpy())
+        beta1, beta2 = self.betas
+        constants = np.array([beta1, 1 - beta1, beta2, 1 - beta2, self.eps], np.float32)
+        settings = (n_static, constants, self._correction.numpy())
         rates = (lr_static.float().contiguous().numpy(), lr_dynamic.float().contiguous().numpy())
         params = self.params.detach().numpy()
         _kernels.adam(params, state, rows.numpy(), gradient.contiguous().numpy(), rates, settings)

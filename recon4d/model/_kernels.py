@@ -168,11 +168,11 @@ def adam(params, state, rows, gradient, rates, settings):
         rows: [n] int64, each at most once.
         gradient: [n, D].
         rates: (static [D], dynamic [D]) learning rates.
-        settings: (n_static, beta1, beta2, eps, correction [T, 2]).
+        settings: (n_static, [5] beta1, 1 - beta1, beta2, 1 - beta2, eps, and the correction [T, 2]).
     """
     moments, steps, pull, seen = state
-    n_static, beta1, beta2, eps, correction = settings
-    fresh1, fresh2 = _ONE - beta1, _ONE - beta2
+    n_static, constants, correction = settings
+    beta1, fresh1, beta2, fresh2, eps = constants[0], constants[1], constants[2], constants[3], constants[4]
     width = params.shape[1]
     for i in prange(rows.shape[0]):
         touched = False

@@ -69,9 +69,9 @@ def check(height: int, width: int, terms: LossTerms, backend: str, *, weighted: 
     loss, gradient = value_and_gradient(
         rgb, given, weight=weight if weighted else None, terms=terms, pixels=1000, backend=backend
     )
-    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)  # Worst seen 2e-7 in cpu, 1e-6 in torch.
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)  # Worst seen 1.2e-7 in cpu, 4e-7 in torch.
     error = (gradient.double() - exact.grad).norm() / exact.grad.norm()
-    assert error < 1e-5  # Worst seen 4e-7 in cpu, 2e-6 in torch.
+    assert error < 1e-5  # Worst seen 8e-7 in cpu, 2.5e-6 in torch.
 
 
 @BACKENDS
@@ -100,8 +100,8 @@ def test_flat_bright_images_keep_their_digits(backend: str) -> None:
     reference_loss(exact, target.double(), torch.ones(30, 30, dtype=torch.float64), terms, 900).backward()
     assert exact.grad is not None
     gradient = value_and_gradient(rgb, target, terms=terms, backend=backend)[1]
-    # Worst seen 3e-5 in cpu, which holds values about one half, and 2e-4 in torch.
-    assert (gradient.double() - exact.grad).norm() / exact.grad.norm() < 1e-3
+    # Worst seen 1.3e-5 in cpu, which holds values about one half, and 6.7e-5 in torch.
+    assert (gradient.double() - exact.grad).norm() / exact.grad.norm() < 3e-4
 
 
 @BACKENDS

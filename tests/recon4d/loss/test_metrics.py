@@ -20,7 +20,7 @@ def test_ssim_equals_pytorch_msssim(size: tuple[int, int]) -> None:
     a, b = pair(*size, 3)
     channel_first = (image.permute(2, 0, 1)[None] for image in (a, b))
     expected = peer.ssim(*channel_first, data_range=1.0, win_size=11, win_sigma=1.5)
-    assert ssim(a, b).item() == pytest.approx(expected.item(), abs=2e-6)  # Worst seen 3e-7.
+    assert ssim(a, b).item() == pytest.approx(expected.item(), abs=2e-6)  # Worst seen 1.8e-7.
 
 
 def test_ssim_of_equal_images_is_one_and_of_batches_one_each() -> None:

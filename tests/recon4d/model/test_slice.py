@@ -74,12 +74,12 @@ def test_compiled_equals_torch(model: Gaussians4D, camera: Camera, culled: bool)
     assert ours.n_static == theirs.n_static == int((ours.rows < 700).sum())
     assert torch.equal(ours.leaf, model.params[ours.rows])
     for name in ATTRIBUTES:
-        # Worst seen 3e-7.
+        # Worst seen 9e-8.
         torch.testing.assert_close(getattr(ours.splats, name), getattr(theirs.splats, name), rtol=1e-6, atol=1e-6)
     pulls = upstream(ours.splats)
     a, b = pull_back(ours, pulls), pull_back(theirs, pulls)
     for columns in model.layout.columns.values():
-        assert relative(a[:, columns], b[:, columns]) < 1e-5  # Worst seen 4e-7.
+        assert relative(a[:, columns], b[:, columns]) < 1e-5  # Worst seen 1e-7.
     assert not a[::3].any()
     assert not b[::3].any()
     assert a[1::3].any(1).all()
@@ -125,7 +125,7 @@ def test_gradient_against_finite_differences(offset: float, backend: str) -> Non
         change = np.zeros(layout.width)
         change[column] = step
         expected = (loss(raw + change) - loss(raw - change)) / (2 * step)
-        assert gradient[column] == pytest.approx(expected, rel=2e-5, abs=2e-6), column  # Worst seen 1e-6.
+        assert gradient[column] == pytest.approx(expected, rel=2e-6, abs=2e-7), column  # Worst seen 7e-8.
 
 
 @pytest.mark.parametrize("backend", ["auto", "torch"])
