@@ -14,7 +14,7 @@ import av
 import numpy as np
 import pytest
 
-from recon4d.capture import Finding, check, ingest
+from recon4d.capture import Finding, IngestConfig, check, ingest
 from recon4d.errors import CalibrationError, CaptureError
 from recon4d.events import Event, Warned
 
@@ -296,6 +296,14 @@ def test_gaps_are_told_with_time_and_length(kit: SimpleNamespace, tmp_path: Path
     (found,) = warned(kit.make_capture(tmp_path, times_s=[steady, gapped, steady]))
     assert found.camera == "cam1"
     assert "1 gap in the video, the longest of 0.100 s after 0.100 s" in found.message
+
+
+def test_one_dropped_frame_is_told_when_asked_for(kit: SimpleNamespace, tmp_path: Path) -> None:
+    steady = np.arange(20) * 0.02
+    folder = kit.make_capture(tmp_path, times_s=[steady, np.delete(steady, 9), steady])
+    assert check(folder) == ()
+    (found,) = check(folder, IngestConfig(gap_factor=1.8))
+    assert "1 gap in the video, the longest of 0.040 s after 0.160 s" in found.message
 
 
 def test_times_that_are_no_seconds(kit: SimpleNamespace, tmp_path: Path) -> None:
