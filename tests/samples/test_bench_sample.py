@@ -122,8 +122,8 @@ def test_depth_lies_on_the_bench_and_the_block_where_its_pose_says(
         v, u = np.mgrid[0 : c.height, 0 : c.width] + 0.5
         points = unproject(np.stack([u, v], -1), depth, c.K, c.T_cam_world)
         on_bench = (np.abs(points[..., 0]) < 0.44) & (np.abs(points[..., 1]) < 0.59) & (points[..., 2] > -0.01)
-        # Most of what lies within the bench's outline is its top. Measured 0.3 mm, half-precision depth.
-        assert np.median(np.abs(points[..., 2][on_bench])) < 1e-3
+        # Most of what lies within the bench's outline is its top. Measured 0.23 mm at worst, of half-precision depth.
+        assert np.median(np.abs(points[..., 2][on_bench])) < 5e-4
         masks, frames = truth[f"block_mask_{c.name}"], truth[f"frames_{c.name}"]
         for mask, frame in zip(masks, frames, strict=True):
             t = truth[f"times_s_{c.name}"][frame]
@@ -140,6 +140,7 @@ def test_the_block_alone_has_its_colour(capture: Capture, truth: dict[str, np.nd
         held = name in capture.split.heldout_cameras
         for t, mask in zip(truth["test_times_s"], truth[f"block_mask_{name}"], strict=True):
             seen = colour_mask(clip.frames[clip.nearest(t)], facts)
+            # Measured 0.94 at worst: pixels on the outline mix both colours.
             assert iou(seen, mask) > 0.9
             assert seen.sum() >= (150 if held else 60)
 
@@ -159,7 +160,7 @@ def test_the_temporal_median_is_no_answer(capture: Capture) -> None:
     for clip in capture.clips:
         kept = [i for i, t in enumerate(clip.times) if np.abs(t - times).min() >= capture.split.guard_s]
         scores.append(psnr_moving_of_median(clip.select(kept), clip, times))
-    # Measured 10.5 dB.
+    # Measured 10.9 dB.
     assert np.mean(scores) <= 16
 
 
