@@ -5,6 +5,8 @@ Memory grows with splats x pixels; it is for tests and for reading.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -32,15 +34,74 @@ def render(request: Request) -> RenderOutput:
     return RenderOutput(rgb=rgb, alpha=alpha, depth=depth if request.depth else None)
 
 
+def uncertain_pixels(request: Request, band: float = 1e-4) -> Tensor:
+    """[C, H, W] bool: pixels where rounding may decide what is drawn, which comparisons should leave out.
+
+    There, some splat's alpha is within a relative ``band`` of a threshold, or the transmittance within it of the one
+    that ends the pixel, or alpha of the one that has depth.
+    """
+    masks = []
+    with torch.no_grad():
+        for view, K in zip(request.cameras.viewmats, request.cameras.Ks, strict=True):
+            layers = _layers(request, view.double(), K.double())
+            unsure = _near(layers.alphas, contract.ALPHA_MIN, band) | _near(layers.alphas, contract.ALPHA_MAX, band)
+            drawn = _drawn(layers.alphas)
+            after = torch.cumprod(1 - drawn, 1)
+            # A product of float32 factors near one loses more than a single alpha does.
+            unsure |= _near(after, contract.MIN_TRANSMITTANCE, 100 * band)
+            unsure = unsure.any(1) | _near(1 - _weights(drawn).sum(1), 1 - contract.MIN_DEPTH_ALPHA, band)
+            masks.append(unsure.reshape(request.cameras.height, request.cameras.width))
+    return torch.stack(masks)
+
+
+class _Layers(NamedTuple):
+    """Drawn splats, nearest first."""
+
+    alphas: Tensor
+    """[pixels, n] opacity * exp(-...), neither clamped nor cut off."""
+    colours: Tensor
+    """[n, 3]."""
+    z: Tensor
+    """[n] metres."""
+
+
 def _render_one(request: Request, view: Tensor, K: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    width, height = request.cameras.width, request.cameras.height
+    layers = _layers(request, view, K)
+    weights = _weights(_drawn(layers.alphas))
+    alpha = weights.sum(1)
+    rgb = weights @ layers.colours + (1 - alpha)[:, None] * request.background.double()
+    opaque = alpha >= contract.MIN_DEPTH_ALPHA
+    depth = torch.where(opaque, weights @ layers.z / torch.where(opaque, alpha, 1.0), 0.0)
+    return rgb.reshape(height, width, 3), alpha.reshape(height, width), depth.reshape(height, width)
+
+
+def _drawn(alphas: Tensor) -> Tensor:
+    alphas = alphas.clamp_max(contract.ALPHA_MAX)
+    return torch.where(alphas >= contract.ALPHA_MIN, alphas, 0.0)
+
+
+def _weights(alphas: Tensor) -> Tensor:
+    """Share of each layer in the pixel. Transmittance only falls, so the first splat that would exhaust it ends the
+    pixel for all behind."""
+    after = torch.cumprod(1 - alphas, 1)
+    before = torch.cat([torch.ones_like(after[:, :1]), after[:, :-1]], 1)
+    return torch.where(after > contract.MIN_TRANSMITTANCE, alphas * before, 0.0)
+
+
+def _near(values: Tensor, threshold: float, band: float) -> Tensor:
+    return (values - threshold).abs() <= band * threshold
+
+
+def _layers(request: Request, view: Tensor, K: Tensor) -> _Layers:
+    """Projects, sorts, and evaluates every splat at every pixel centre."""
     width, height = request.cameras.width, request.cameras.height
     splats = _double(request.splats, _usable(request.splats, view))
     R, t = view[:3, :3], view[:3, 3]
     fx, fy, cx, cy = K[0, 0], K[1, 1], K[0, 2], K[1, 2]
 
-    # Projection: the mean exactly, the covariance by the Jacobian at the clamped ratios.
-    p_cam = splats.means @ R.T + t
-    x, y, z = p_cam.unbind(-1)
+    # The mean exactly, the covariance by the Jacobian at the clamped ratios.
+    x, y, z = (splats.means @ R.T + t).unbind(-1)
     limit_x = contract.FOV_MARGIN * max(float(cx), width - float(cx)) / float(fx)
     limit_y = contract.FOV_MARGIN * max(float(cy), height - float(cy)) / float(fy)
     u, v = (x / z).clamp(-limit_x, limit_x), (y / z).clamp(-limit_y, limit_y)
@@ -52,7 +113,7 @@ def _render_one(request: Request, view: Tensor, K: Tensor) -> tuple[Tensor, Tens
     opacities = splats.opacities
     if request.antialiased:
         ratio = torch.linalg.det(sharp) / torch.linalg.det(covariance)
-        # The floor has no part in the image: such an opacity is far below the cut-off.
+        # The floor only keeps the root's gradient finite: an opacity that reaches it is far below the cut-off.
         opacities = opacities * ratio.clamp_min(1e-12).sqrt()
     variance = torch.diagonal(sharp, dim1=1, dim2=2).amax(1)
     drawn = (variance <= contract.MAX_VARIANCE_PX2) & (opacities >= contract.ALPHA_MIN)
@@ -62,7 +123,6 @@ def _render_one(request: Request, view: Tensor, K: Tensor) -> tuple[Tensor, Tens
     directions = torch.nn.functional.normalize(splats.means + t @ R, dim=-1)
     colours = ((sh_basis(directions, splats.sh_degree)[..., None] * splats.sh).sum(1) + 0.5).clamp_min(0)
 
-    # Alpha of every splat at every pixel centre, then front to back.
     rows, columns = torch.meshgrid(
         torch.arange(height, dtype=z.dtype) + 0.5, torch.arange(width, dtype=z.dtype) + 0.5, indexing="ij"
     )
@@ -70,17 +130,7 @@ def _render_one(request: Request, view: Tensor, K: Tensor) -> tuple[Tensor, Tens
     offsets = torch.stack([columns, rows], -1).reshape(-1, 1, 2) - centres
     conics = torch.linalg.inv(covariance[order])
     exponents = -0.5 * torch.einsum("pni,nij,pnj->pn", offsets, conics, offsets)
-    alphas = (opacities[order] * exponents.exp()).clamp_max(contract.ALPHA_MAX)
-    alphas = torch.where(alphas >= contract.ALPHA_MIN, alphas, 0.0)
-    after = torch.cumprod(1 - alphas, 1)
-    before = torch.cat([torch.ones_like(after[:, :1]), after[:, :-1]], 1)
-    # Transmittance only falls, so the first splat that would exhaust it ends the pixel for all behind.
-    weights = torch.where(after > contract.MIN_TRANSMITTANCE, alphas * before, 0.0)
-    alpha = weights.sum(1)
-    rgb = weights @ colours[order] + (1 - alpha)[:, None] * request.background.double()
-    opaque = alpha >= contract.MIN_DEPTH_ALPHA
-    depth = torch.where(opaque, weights @ z[order] / torch.where(opaque, alpha, 1.0), 0.0)
-    return rgb.reshape(height, width, 3), alpha.reshape(height, width), depth.reshape(height, width)
+    return _Layers(opacities[order] * exponents.exp(), colours[order], z[order])
 
 
 @torch.no_grad()

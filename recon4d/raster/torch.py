@@ -114,8 +114,8 @@ def _usable(splats: Splats, view: Tensor) -> Tensor:
     """Indices of finite splats in front of the near plane; a NaN fails every comparison."""
     usable = splats.means @ view[2, :3] + view[2, 3] > contract.NEAR_M
     usable &= splats.quats.square().sum(1) >= contract.MIN_QUAT_NORM**2
-    for name in _ATTRIBUTES:
-        usable &= getattr(splats, name).reshape(len(splats), -1).abs().sum(1) <= contract.MAX_VALUE
+    for values in (splats.means, splats.quats, splats.scales, splats.opacities[:, None], splats.sh.flatten(1)):
+        usable &= values.abs().sum(1) <= contract.MAX_VALUE
     return usable.nonzero().squeeze(1)
 
 
@@ -168,9 +168,9 @@ class _Lists:
     """Tile lists, tiles ordered by falling length, so that the tiles active in a step are a prefix."""
 
     splat: Tensor
-    """[E + 1] the splat of each entry, in depth order within a tile; the last entry stands for nothing."""
+    """[E] the splat of each entry, in depth order within a tile."""
     origin: Tensor
-    """[E + 1, 2] centre of the entry's tile, pixels."""
+    """[E, 2] centre of the entry's tile, pixels."""
     start: Tensor
     """[tiles] first entry."""
     length: Tensor
@@ -201,11 +201,9 @@ def _tile_lists(rects: Tensor, camera: _Camera) -> _Lists:
     longest = int(length[0])
     steps = torch.arange(0, longest, step, device=device)
     active = (len(length) - torch.searchsorted(length.flip(0), steps, right=True)).tolist()
-    none = torch.zeros(1, dtype=torch.int64, device=device)
-    tile = torch.cat([tile, none])
     origin = torch.stack([tile % columns, torch.div(tile, columns, rounding_mode="floor")], -1) * TILE + TILE / 2
     return _Lists(
-        splat=torch.cat([splat[entry], none]),
+        splat=splat[entry],
         origin=origin,
         start=start[order],
         length=length,
@@ -246,7 +244,7 @@ class _Blend(torch.autograd.Function):
         g_blended, g_through = _to_tiles(gradients[0], lists), _to_tiles(gradients[1][..., None], lists)[:, 0]
         # Per pixel: what the loss gains from all that is still to be blended, the background included.
         behind = ((g_blended * blended).sum(1) + g_through * through)[:, None]
-        sums = centres.new_zeros(len(lists.splat), 6 + channels.shape[1])
+        sums = centres.new_zeros(len(lists.splat) + 1, 6 + channels.shape[1])
         for k, count in enumerate(lists.active):
             entries = state.entries(k, count)
             unclamped, alpha, weight = state.weigh(entries, count)
@@ -259,7 +257,7 @@ class _Blend(torch.autograd.Function):
             v.mul_(weight > 0)
             moments = torch.matmul(v, state.basis.T)
             sums[entries] = torch.cat([moments, torch.bmm(weight, g_blended[:count].transpose(1, 2))], -1)
-        return (None, *_scatter(sums, state, lists, conics, opacities))
+        return (None, *_scatter(sums[:-1], state, lists, conics, opacities))
 
 
 @dataclass
@@ -268,11 +266,11 @@ class _State:
 
     lists: _Lists
     coefficients: Tensor
-    """[E + 1, 6] of the exponent, for the monomials of ``basis``."""
+    """[E + 1, 6] of the exponent, for the monomials of ``basis``; the last entry stands for nothing."""
     channels: Tensor
     """[E + 1, channels]."""
     offset: Tensor
-    """[E + 1, 2] splat centre minus tile centre, pixels."""
+    """[E, 2] splat centre minus tile centre, pixels."""
     basis: Tensor
     """[6, pixels]: 1, x, y, xx, xy, yy of pixel centres about the tile's centre."""
     through: Tensor
@@ -287,15 +285,16 @@ class _State:
         x, y = offset.unbind(-1)
         a, b, c = (conics[splat] * torch.tensor([0.5, 1.0, 0.5], dtype=x.dtype, device=x.device)).unbind(-1)
         top = torch.log(opacities)[splat] - (a * x * x + b * x * y + c * y * y)
+        nothing = torch.tensor([[_NEVER, 0.0, 0.0, 0.0, 0.0, 0.0]], dtype=x.dtype, device=x.device)
         coefficients = torch.stack([top, 2 * a * x + b * y, b * x + 2 * c * y, -a, -b, -c], -1)
-        coefficients[-1] = 0
-        coefficients[-1, 0] = _NEVER
+        coefficients = torch.cat([coefficients, nothing])
+        channels = torch.cat([channels[splat], channels.new_zeros(1, channels.shape[1])])
         index = torch.arange(TILE * TILE, device=x.device)
         px = (index % TILE).to(x.dtype) + (0.5 - TILE / 2)
         py = torch.div(index, TILE, rounding_mode="floor").to(x.dtype) + (0.5 - TILE / 2)
         basis = torch.stack([torch.ones_like(px), px, py, px * px, px * py, py * py])
         through = x.new_ones(len(lists.start), TILE * TILE)
-        return cls(lists, coefficients, channels[splat], offset, basis, through, torch.ones_like(through)[:, None])
+        return cls(lists, coefficients, channels, offset, basis, through, torch.ones_like(through)[:, None])
 
     def entries(self, k: int, count: int) -> Tensor:
         """[count, step] the k-th entries of the first ``count`` tiles; beyond a list's end, the one for nothing."""
@@ -304,7 +303,7 @@ class _State:
             return (lists.start[:count] + k)[:, None]
         turn = k * lists.step + torch.arange(lists.step, device=lists.start.device)
         inside = turn < lists.length[:count, None]
-        return torch.where(inside, lists.start[:count, None] + turn, len(lists.splat) - 1)
+        return torch.where(inside, lists.start[:count, None] + turn, len(lists.splat))
 
     def weigh(self, entries: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         """Blends one step: alpha before clamping, alpha as drawn, and weight, each [count, step, pixels]."""
@@ -335,7 +334,6 @@ def _scatter(sums: Tensor, state: _State, lists: _Lists, conics: Tensor, opaciti
     mxy = mxy - x * my - y * mx + x * y * m
     myy = myy - 2 * y * my + y * y * m
     moved = torch.cat([torch.stack([m, mx - x * m, my - y * m, mxx, mxy, myy], -1), sums[:, 6:]], 1)
-    moved[-1] = 0
     total = moved.new_zeros(len(opacities), moved.shape[1]).index_add_(0, lists.splat, moved)
     m, mx, my = total[:, 0], total[:, 1], total[:, 2]
     a, b, c = conics.unbind(-1)

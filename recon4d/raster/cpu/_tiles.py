@@ -277,7 +277,8 @@ def _differentiate(channels: int) -> Any:
             terms = [v, vx, vy, vx * dx, vx * dy, vy * dy, *(weight * gradient for gradient in gradients)]
             sums = [_Vec(builder, carried) for carried in loop.carried]
             loop.next([(total + term).value for total, term in zip(sums, terms, strict=True)])
-            _store_sums(builder, slot, [_Vec(builder, carried) for carried in loop.carried])
+            no_depth = [_constant([0.0] * LANES)] * (4 - channels)
+            _store_sums(builder, slot, [_Vec(builder, value) for value in (*loop.carried, *no_depth)])
             return context.get_dummy_value()
 
         arguments = [*[types.intp] * 3, *[types.float32] * 2, types.uint32, *[types.float32] * 3]
@@ -287,7 +288,7 @@ def _differentiate(channels: int) -> Any:
 
 
 def _store_sums(builder: Any, slot: Any, vectors: list[_Vec]) -> None:
-    """Stores the lane sums of up to 12 vectors. All are folded together: at each level two vectors become one,
+    """Stores the lane sums of ten vectors. All are folded together: at each level two vectors become one,
     which holds half as many partial sums of each, so lane i ends as the sum of vector i."""
     group = LANES
     while group > 1:
