@@ -134,24 +134,24 @@ def findings(
                 f"Moving pixels lose {drop:.1f} dB from training frames to held-out times:"
                 " motion between frames is guessed."
             )
-    for camera in cameras:
-        if camera.gaps and camera.widest_gap_s is not None:
-            said.append(
-                f"{camera.name} has {camera.gaps} gap(s) between frames, the widest {camera.widest_gap_s * 1e3:.0f} ms."
-            )
+    gaps = [f"{c.name} ({c.gaps}, up to {c.widest_gap_s * 1e3:.0f} ms)" for c in cameras if c.gaps and c.widest_gap_s]
+    if gaps:
+        said.append(f"Gaps between frames: {', '.join(gaps)}.")
     said += [str(event["message"]) for event in events if event.get("event") == "warned"]
     return list(dict.fromkeys(said))
 
 
 def _against_predictors(scores: dict[str, Any], key: str, label: str) -> list[str]:
+    """A sentence for every predictor that beats the scene."""
     said = []
     for name, predicted in predicted_for(scores, key).items():
+        ahead = []
         for number, pixels in (("psnr", "all pixels"), ("psnr_moving", "moving pixels")):
             ours, theirs = scores[key][number], predicted[number]
             if ours is not None and theirs is not None and ours < theirs:
-                said.append(
-                    f"{label}: the {PREDICTORS[name]} is {theirs - ours:.1f} dB better than the scene over {pixels}."
-                )
+                ahead.append(f"{theirs - ours:.1f} dB over {pixels}")
+        if ahead:
+            said.append(f"{label}: the {PREDICTORS[name]} beats the scene by {' and '.join(ahead)}.")
     return said
 
 

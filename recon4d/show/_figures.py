@@ -69,7 +69,7 @@ def psnr_over_time(per_time: Sequence[dict[str, Any]], which: str) -> Markup | N
 def layout(cameras: Sequence[Camera], heldout: set[str], plane: np.ndarray | None) -> Markup:
     """Where the cameras stand and look: from above and from the side, with the bench plane."""
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
-    target = focus(cameras)
+    target = focus(cameras, plane)
     reach = float(np.median([np.linalg.norm(camera.center_w - target) for camera in cameras]))
     for axis, (right, up) in zip(figure.subplots(1, 2), ((0, 1), (0, 2)), strict=True):
         for index, camera in enumerate(cameras):

@@ -40,11 +40,16 @@ def instant(scene: Scene4D, time_s: float | None) -> float:
     return float(time_s)
 
 
-def focus(cameras: Sequence[Camera]) -> np.ndarray:
-    """[3] metres, world: the point nearest to all optical axes.
+def focus(cameras: Sequence[Camera], plane: np.ndarray | None) -> np.ndarray:
+    """[3] metres, world: what the rig looks at.
 
-    Axes that are parallel, or one alone, leave it open along them; a small pull to one metre ahead settles that.
+    With a bench plane it is the mean of the points where the optical axes meet the bench: axes of real rigs miss each
+    other by more than the bench is wide. Without it, or where no axis meets it, it is the point nearest to all axes;
+    those that are parallel, or one alone, leave it open along them, and a small pull to one metre ahead settles that.
     """
+    hits = [] if plane is None else [hit for camera in cameras if (hit := _on_plane(camera, plane)) is not None]
+    if hits:
+        return np.mean(hits, axis=0)
     pull = 1e-3
     A, b = np.zeros((3, 3)), np.zeros(3)
     for camera in cameras:
@@ -55,6 +60,13 @@ def focus(cameras: Sequence[Camera]) -> np.ndarray:
     return np.linalg.solve(A, b)
 
 
+def _on_plane(camera: Camera, plane: np.ndarray) -> np.ndarray | None:
+    """Where a camera's axis meets the plane ahead of it; None where it does so behind, never, or too slantingly."""
+    descent = -float(plane[:3] @ camera.forward_w)
+    height = float(plane[:3] @ camera.center_w + plane[3])
+    return camera.center_w + camera.forward_w * (height / descent) if height > 0 and descent > 0.1 else None
+
+
 class Arc:
     """A smooth way past all cameras of the rig, around their common focus, looking at it.
 
@@ -62,8 +74,8 @@ class Arc:
     crosses a side which no camera has seen.
     """
 
-    def __init__(self, cameras: Sequence[Camera]) -> None:
-        self._focus = focus(cameras)
+    def __init__(self, cameras: Sequence[Camera], plane: np.ndarray | None) -> None:
+        self._focus = focus(cameras, plane)
         offsets = np.stack([camera.center_w - self._focus for camera in cameras])
         radii = np.linalg.norm(offsets, axis=1)
         azimuths = np.arctan2(offsets[:, 1], offsets[:, 0])

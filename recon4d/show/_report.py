@@ -20,7 +20,7 @@ from recon4d.show._painter import Painter
 from recon4d.types import Scene4D
 
 _EMBEDDED_BYTES = 4_000_000
-"""Videos smaller than this are put into the page; larger ones are only linked."""
+"""Videos are put into the page in their order while all of them together are smaller than this; others are linked."""
 _PER_CAMERA = 4
 """Frames that are compared a camera and set."""
 
@@ -91,7 +91,7 @@ def _content(inputs: ReportInputs, path: Path) -> dict[str, Any]:
         "depths": _pictures.depths(painter),
         "lives": _figures.life_spans(scene.dynamic, scene.duration_s),
         "sizes": _figures.sizes(scene),
-        "videos": [_video(title, Path(video), path) for title, video in inputs.videos.items()],
+        "videos": _videos(inputs.videos, path),
         "timings": timings,
         "total_s": sum(timings.values()),
         "config": json.dumps(scene.config, indent=2, ensure_ascii=False, default=str) if scene.config else "",
@@ -122,13 +122,19 @@ def _layout(inputs: ReportInputs, heldout: set[str]) -> Any:
     return _figures.layout(scene.cameras, heldout, scene.plane) if scene.cameras else None
 
 
-def _video(title: str, video: Path, page: Path) -> dict[str, Any]:
-    """A link relative to the page, and the video itself where it is small."""
-    try:
-        data = video.read_bytes() if video.stat().st_size < _EMBEDDED_BYTES else None
-    except OSError as error:
-        raise OutputError(
-            f"the video {video} for the report cannot be read: {error.strerror}; draw it again"
-        ) from error
-    link = quote(Path(os.path.relpath(video.resolve(), page.resolve().parent)).as_posix())
-    return {"title": title, "link": link, "data": _pictures.data_uri(data, "video/mp4") if data else None}
+def _videos(videos: Mapping[str, Path], page: Path) -> list[dict[str, Any]]:
+    """Title, link relative to the page, and the video itself while there is room."""
+    made: list[dict[str, Any]] = []
+    room = _EMBEDDED_BYTES
+    for title, video in videos.items():
+        try:
+            size = video.stat().st_size
+            data = video.read_bytes() if size < room else None
+        except OSError as error:
+            raise OutputError(
+                f"the video {video} for the report cannot be read: {error.strerror}; draw it again"
+            ) from error
+        room -= size if data else 0
+        link = quote(Path(os.path.relpath(video.resolve(), page.resolve().parent)).as_posix())
+        made.append({"title": title, "link": link, "data": _pictures.data_uri(data, "video/mp4") if data else None})
+    return made

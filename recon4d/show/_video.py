@@ -125,7 +125,7 @@ def _plan(
         return shots, lambda camera, time_s: colour_depth(painter.depth(camera, time_s), near_far_m)
     if not scene.cameras:
         raise ConfigError(f"a video of the kind '{kind}' moves along the rig's cameras; the scene has no camera")
-    arc = Arc(scene.cameras)
+    arc = Arc(scene.cameras, scene.plane)
     if kind == "orbit":
         shares = 0.5 - 0.5 * np.cos(np.pi * times_s / max(times_s[-1], 1e-9))
     elif kind == "frozen":

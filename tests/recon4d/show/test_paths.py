@@ -20,17 +20,25 @@ def _camera(azimuth_deg: float, elevation_deg: float = 35, radius: float = 1.2, 
 
 
 def test_focus_is_where_the_axes_meet() -> None:
-    np.testing.assert_allclose(focus([_camera(0), _camera(70), _camera(130)]), TARGET, atol=1e-3)
+    np.testing.assert_allclose(focus([_camera(0), _camera(70), _camera(130)], None), TARGET, atol=1e-3)
 
 
 def test_focus_of_one_camera_is_one_metre_ahead() -> None:
     camera = _camera(10)
-    np.testing.assert_allclose(focus([camera]), camera.center_w + camera.forward_w, atol=1e-9)
+    np.testing.assert_allclose(focus([camera], None), camera.center_w + camera.forward_w, atol=1e-9)
+
+
+def test_focus_on_a_bench_is_where_the_axes_meet_it() -> None:
+    bench = np.array([0.0, 0, 1, -0.1])
+    np.testing.assert_allclose(focus([_camera(0), _camera(90)], bench), TARGET, atol=1e-9)
+    upwards = _camera(0, elevation_deg=-30)  # Below the bench: meets it from behind.
+    np.testing.assert_allclose(focus([upwards, _camera(90)], bench), TARGET, atol=1e-9)
+    np.testing.assert_allclose(focus([upwards], bench), upwards.center_w + upwards.forward_w, atol=1e-9)
 
 
 def test_the_arc_passes_all_cameras_and_avoids_the_widest_gap() -> None:
     cameras = [_camera(170), _camera(-100, 50), _camera(100, 20, 1.5), _camera(-150)]
-    arc = Arc(cameras)
+    arc = Arc(cameras, None)
     way = [arc.camera(share) for share in np.linspace(0, 1, 400)]
     centers = np.stack([camera.center_w for camera in way])
     for camera in cameras:
@@ -42,7 +50,7 @@ def test_the_arc_passes_all_cameras_and_avoids_the_widest_gap() -> None:
 
 
 def test_the_arc_looks_at_the_focus_with_the_rig_s_field_of_view() -> None:
-    arc = Arc([_camera(0), _camera(80)])
+    arc = Arc([_camera(0), _camera(80)], None)
     for share in (0.0, 0.3, 1.0):
         camera = arc.camera(share)
         pixel, depth = project(TARGET, camera.K, camera.T_cam_world)
@@ -53,5 +61,5 @@ def test_the_arc_looks_at_the_focus_with_the_rig_s_field_of_view() -> None:
 
 @pytest.mark.parametrize("cameras", [[_camera(0)], [_camera(0), _camera(0)]])
 def test_a_rig_without_extent_gets_a_path_too(cameras: list[Camera]) -> None:
-    arc = Arc(cameras)
+    arc = Arc(cameras, None)
     assert np.isfinite(arc.camera(0.5).T_cam_world).all()
