@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,32 +48,40 @@ def curves(events: Sequence[dict[str, Any]]) -> Markup | None:
     return _svg(figure, "curves", "Loss and training PSNR over the optimisation's steps")
 
 
-def psnr_over_time(per_time: Sequence[dict[str, Any]], which: str) -> Markup | None:
+def colours(names: Iterable[str]) -> dict[str, str]:
+    """A colour for every camera, the same in all plots. The page names them: names may be in any script, fonts not."""
+    return {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(dict.fromkeys(names))}
+
+
+def psnr_over_time(per_time: Sequence[dict[str, Any]], which: str, colour_of: dict[str, str]) -> Markup | None:
     """PSNR of every scored frame of a set over time, one line a camera: all pixels and moving pixels."""
     rows = [row for row in per_time if row["set"] == which]
     if not rows:
         return None
     figure = Figure(figsize=(9.6, 2.6), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
-    for index, camera in enumerate(dict.fromkeys(row["camera"] for row in rows)):
+    for camera in dict.fromkeys(row["camera"] for row in rows):
         for axis, name in zip(axes, ("psnr", "psnr_moving"), strict=True):
             known = [(r["time_s"], r[name]) for r in rows if r["camera"] == camera and r[name] is not None]
             if known:
                 x, y = zip(*known, strict=True)
-                axis.plot(x, y, "o-", ms=3, lw=1.2, color=PALETTE[index % len(PALETTE)], label=camera)
+                axis.plot(x, y, "o-", ms=3, lw=1.2, color=colour_of[camera])
     axes[0].set(xlabel="time [s]", ylabel="PSNR [dB]", title="all pixels")
     axes[1].set(xlabel="time [s]", title="moving pixels")
     return _svg(figure, f"time-{which}", f"PSNR over time, {which.replace('_', ' ')}")
 
 
-def layout(cameras: Sequence[Camera], heldout: set[str], plane: np.ndarray | None) -> Markup:
-    """Where the cameras stand and look: from above and from the side, with the bench plane."""
+def layout(cameras: Sequence[Camera], heldout: set[str], plane: np.ndarray | None, colour_of: dict[str, str]) -> Markup:
+    """Where the cameras stand and look: from above and from the side, numbered from 1, with the bench plane."""
     figure = Figure(figsize=(9.6, 4.0), layout="constrained")
     target = focus(cameras, plane)
     reach = float(np.median([np.linalg.norm(camera.center_w - target) for camera in cameras]))
     for axis, (right, up) in zip(figure.subplots(1, 2), ((0, 1), (0, 2)), strict=True):
-        for index, camera in enumerate(cameras):
-            _frustum(axis, camera, (right, up), 0.25 * reach, PALETTE[index % len(PALETTE)], camera.name in heldout)
+        for number, camera in enumerate(cameras, start=1):
+            colour, dashed = colour_of[camera.name], camera.name in heldout
+            _frustum(axis, camera, (right, up), 0.25 * reach, {"color": colour, "ls": "--" if dashed else "-"})
+            where = (camera.center_w[right], camera.center_w[up])
+            axis.annotate(str(number), where, textcoords="offset points", xytext=(6, 4), fontsize=9, color=_INK)
         axis.plot(target[right], target[up], "+", color=_INK, ms=9)
         if up == 2 and plane is not None and abs(plane[2]) > 0.1:
             x = np.array(axis.get_xlim())
@@ -113,24 +121,14 @@ def sizes(scene: Scene4D) -> Markup | None:
     return _svg(figure, "sizes", "Histogram of the Gaussians' sizes")
 
 
-def _frustum(axis: Axes, camera: Camera, plane: tuple[int, int], depth_m: float, colour: str, heldout: bool) -> None:
+def _frustum(axis: Axes, camera: Camera, plane: tuple[int, int], depth_m: float, style: dict[str, Any]) -> None:
     corners_px = np.array([[0, 0], [camera.width, 0], [camera.width, camera.height], [0, camera.height], [0, 0]], float)
     rays = np.concatenate([(corners_px - camera.K[:2, 2]) / camera.K[[0, 1], [0, 1]], np.ones((5, 1))], axis=1)
     corners = (rays * depth_m) @ camera.T_world_cam[:3, :3].T + camera.center_w
-    style = {"color": colour, "lw": 1.2, "ls": "--" if heldout else "-"}
-    axis.plot(corners[:, plane[0]], corners[:, plane[1]], **style)
+    axis.plot(corners[:, plane[0]], corners[:, plane[1]], lw=1.2, **style)
     for corner in corners[:4]:
-        axis.plot(*([camera.center_w[i], corner[i]] for i in plane), **style)
-    axis.plot(*(camera.center_w[i] for i in plane), "o", color=colour, ms=4)
-    axis.annotate(
-        camera.name,
-        (camera.center_w[plane[0]], camera.center_w[plane[1]]),
-        textcoords="offset points",
-        xytext=(6, 4),
-        fontsize=8,
-        color=_INK,
-        parse_math=False,
-    )
+        axis.plot(*([camera.center_w[i], corner[i]] for i in plane), lw=1.2, **style)
+    axis.plot(*(camera.center_w[i] for i in plane), "o", color=style["color"], ms=4)
 
 
 def _svg(figure: Figure, prefix: str, label: str, *, legend: bool = True) -> Markup:
@@ -147,9 +145,7 @@ def _svg(figure: Figure, prefix: str, label: str, *, legend: bool = True) -> Mar
             text.set(color=_INK, fontsize=9)
         handles, names = axis.get_legend_handles_labels()
         if legend and axis is figure.axes[-1] and 1 < len(handles) <= 2 * len(PALETTE):
-            made = axis.legend(handles, names, fontsize=8, frameon=False, labelcolor=_INK)
-            for text in made.get_texts():
-                text.set_parse_math(False)
+            axis.legend(handles, names, fontsize=8, frameon=False, labelcolor=_INK)
     buffer = io.StringIO()
     empty = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     FigureCanvasSVG(figure).print_svg(buffer, metadata=empty)

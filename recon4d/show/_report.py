@@ -74,6 +74,9 @@ def _content(inputs: ReportInputs, path: Path) -> dict[str, Any]:
     cameras = _facts.camera_facts(division.heldout, division.train) if division else []
     timings = _facts.stage_timings(dict(inputs.timings), events)
     painter = Painter(scene)
+    heldout = {camera.name for camera in cameras if camera.heldout}
+    scored = [row["camera"] for row in scores["per_time"]] if scores else []
+    colour_of = _figures.colours([*(camera.name for camera in scene.cameras), *scored])
     return {
         "title": inputs.title,
         "scene": scene,
@@ -84,9 +87,10 @@ def _content(inputs: ReportInputs, path: Path) -> dict[str, Any]:
         "findings": _facts.findings(scores, cameras, events),
         "score_rows": _facts.score_rows(scores) if scores else [],
         "comparisons": _comparisons(painter, inputs, scores),
-        "time_plots": _time_plots(scores),
+        "time_plots": _time_plots(scores, colour_of),
         "cameras": cameras,
-        "layout": _layout(inputs, {camera.name for camera in cameras if camera.heldout}),
+        "layout": _figures.layout(scene.cameras, heldout, scene.plane, colour_of) if scene.cameras else None,
+        "key": colour_of,
         "curves": _figures.curves(events),
         "depths": _pictures.depths(painter),
         "lives": _figures.life_spans(scene.dynamic, scene.duration_s),
@@ -110,16 +114,11 @@ def _comparisons(painter: Painter, inputs: ReportInputs, scores: dict[str, Any] 
     return {which: pictures for which, pictures in made.items() if pictures}
 
 
-def _time_plots(scores: dict[str, Any] | None) -> dict[str, Any]:
+def _time_plots(scores: dict[str, Any] | None, colour_of: dict[str, str]) -> dict[str, Any]:
     if scores is None:
         return {}
-    plots = {which: _figures.psnr_over_time(scores["per_time"], which) for which in _facts.SETS}
+    plots = {which: _figures.psnr_over_time(scores["per_time"], which, colour_of) for which in _facts.SETS}
     return {which: plot for which, plot in plots.items() if plot is not None}
-
-
-def _layout(inputs: ReportInputs, heldout: set[str]) -> Any:
-    scene = inputs.scene
-    return _figures.layout(scene.cameras, heldout, scene.plane) if scene.cameras else None
 
 
 def _videos(videos: Mapping[str, Path], page: Path) -> list[dict[str, Any]]:

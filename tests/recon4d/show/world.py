@@ -9,7 +9,7 @@ from recon4d.capture import Division, divide
 from recon4d.geometry import look_at
 from recon4d.types import Camera, Capture, Clip, DynamicPool, Scene4D, SplitRule, StaticPool
 
-NAMES = ("left <b>&", "right $x_1", "held out")
+NAMES = ("left <b>&", "right $x_1", "held out 相机")
 
 
 def cameras(width: int = 65, height: int = 48) -> tuple[Camera, ...]:
