@@ -20,9 +20,7 @@ TREES = {path: ast.parse(path.read_text("utf-8"), str(path)) for path in MODULES
 MODULE_LINES, FUNCTION_LINES, FUNCTION_LINES_HARD, PARAMETERS = 400, 60, 100, 8
 
 RATCHET: dict[str, int] = {
-    "recon4d/capture/_ingest.py::ingest": 61,
     "recon4d/commands/_reconstruct.py::reconstruct()": 11,
-    "recon4d/loss/cpu.py": 460,
     "recon4d/points/_dynamic.py::_seed_frame()": 10,
     "recon4d/raster/cpu/_project.py::project": 83,
     "recon4d/raster/cpu/_project.py::project_gradient": 143,
