@@ -15,6 +15,8 @@ from recon4d.types import Capture, Clip
 
 _WIDE_GAP = 1.8
 """A step between frames that is this many times the usual one is a gap: a frame is missing."""
+_FALL_DB = 2.0
+"""Differences larger than this are worth a sentence."""
 
 SETS = {
     "heldout_cameras": "Held-out cameras",
@@ -121,24 +123,30 @@ def findings(
             continue
         said += _against_predictors(scores, key, label)
         weakest = min(entry["cameras"].items(), key=lambda item: item[1]["psnr"])
-        if len(entry["cameras"]) > 1 and entry["psnr"] - weakest[1]["psnr"] > 2:
+        if len(entry["cameras"]) > 1 and entry["psnr"] - weakest[1]["psnr"] > _FALL_DB:
             said.append(
                 f"{label}: {weakest[0]} is the weakest camera,"
                 f" {entry['psnr'] - weakest[1]['psnr']:.1f} dB below the mean."
             )
-    train, times = (scores or {}).get("train"), (scores or {}).get("heldout_times")
-    if train and times and train["psnr_moving"] is not None and times["psnr_moving"] is not None:
-        drop = train["psnr_moving"] - times["psnr_moving"]
-        if drop > 2:
-            said.append(
-                f"Moving pixels lose {drop:.1f} dB from training frames to held-out times:"
-                " motion between frames is guessed."
-            )
+    said += _falls(scores or {})
     gaps = [f"{c.name} ({c.gaps}, up to {c.widest_gap_s * 1e3:.0f} ms)" for c in cameras if c.gaps and c.widest_gap_s]
     if gaps:
         said.append(f"Gaps between frames: {', '.join(gaps)}.")
     said += [str(event["message"]) for event in events if event.get("event") == "warned"]
     return list(dict.fromkeys(said))
+
+
+def _falls(scores: dict[str, Any]) -> list[str]:
+    """Where the scene does much worse than in what it was fitted to."""
+    said = []
+    for key, than, pixels, number, why in (
+        ("heldout_times", "train", " over moving pixels", "psnr_moving", "motion between frames is guessed"),
+        ("heldout_cameras", "heldout_times", "", "psnr", "the geometry holds only for the cameras that were fitted"),
+    ):
+        worse, better = ((scores.get(name) or {}).get(number) for name in (key, than))
+        if worse is not None and better is not None and better - worse > _FALL_DB:
+            said.append(f"{SETS[key]} lie {better - worse:.1f} dB below {SETS[than].lower()}{pixels}: {why}.")
+    return said
 
 
 def _against_predictors(scores: dict[str, Any], key: str, label: str) -> list[str]:

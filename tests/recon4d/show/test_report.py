@@ -15,6 +15,7 @@ import pytest
 from recon4d.errors import OutputError
 from recon4d.score import score
 from recon4d.show import ReportInputs, report
+from recon4d.show._facts import findings
 from recon4d.types import Scene4D
 from tests.recon4d.show.world import NAMES, division, scene
 
@@ -140,6 +141,26 @@ def test_findings_say_what_is_wrong(page: str) -> None:
     text = _Page(page).text
     assert re.search(r"Held-out times: the mean of the two neighbouring training frames beats the scene by \d", text)
     assert f"Gaps between frames: {NAMES[0]} (1, up to 150 ms)." in text
+
+
+def test_findings_name_where_the_scene_falls_off() -> None:
+    def entry(psnr: float, moving: float | None, **cameras: float) -> dict:
+        return {"psnr": psnr, "psnr_moving": moving, "cameras": {name: {"psnr": p} for name, p in cameras.items()}}
+
+    scores = {
+        "heldout_cameras": entry(20.0, None, c=20.0),
+        "heldout_times": entry(30.0, 22.0, a=33.0, b=27.0),
+        "train": entry(31.0, 25.5, a=31.0, b=31.0),
+        "predictors": {"previous_frame": {**entry(29.0, 23.0, a=29.0), "ssim": 1}},
+    }
+    assert findings(scores, [], [{"event": "warned", "message": "w"}, {"event": "warned", "message": "w"}]) == [
+        "Held-out times: the previous training frame beats the scene by 1.0 dB over moving pixels.",
+        "Held-out times: b is the weakest camera, 3.0 dB below the mean.",
+        "Held-out times lie 3.5 dB below training frames over moving pixels: motion between frames is guessed.",
+        "Held-out cameras lie 10.0 dB below held-out times: the geometry holds only for the cameras that were fitted.",
+        "w",
+    ]
+    assert findings(None, [], []) == []
 
 
 def test_two_runs_write_the_same_page(page: str, inputs: ReportInputs, tmp_path: Path) -> None:
