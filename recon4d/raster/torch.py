@@ -12,7 +12,6 @@ products (TF32 and the like) switched off.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -34,7 +33,7 @@ CPU_STEP = 1
 """The same on the CPU, where launches are cheap."""
 
 _ATTRIBUTES = ("means", "quats", "scales", "opacities", "sh")
-_NEVER = -1e4
+_NEVER = -80.0
 """Exponent of a list entry that stands for nothing."""
 
 
@@ -224,16 +223,15 @@ class _Blend(torch.autograd.Function):
         state = _State.of(lists, centres, conics, opacities, channels)
         blended = centres.new_zeros(len(lists.start), channels.shape[1], TILE * TILE)
         for k, count in enumerate(lists.active):
-            entries = state.entries(k, count)
-            _, _, weight = state.weigh(entries, count)
-            colour = state.channels[entries]
+            _, colours = state.entries(k, count)
+            _, _, weight = state.weigh(count)
             if lists.step == 1:
-                blended[:count].addcmul_(weight, colour.transpose(1, 2))
+                blended[:count].addcmul_(weight, colours.transpose(1, 2))
             else:
-                blended[:count].baddbmm_(colour.transpose(1, 2), weight)
+                blended[:count].baddbmm_(colours.transpose(1, 2), weight)
         ctx.lists = lists
         ctx.save_for_backward(centres, conics, opacities, channels, blended, state.through)
-        return _to_image(blended, lists), _to_image(state.through[:, None], lists)[..., 0]
+        return _to_image(blended, lists), _to_image(state.through, lists)[..., 0]
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -241,23 +239,34 @@ class _Blend(torch.autograd.Function):
         centres, conics, opacities, channels, blended, through = ctx.saved_tensors
         lists: _Lists = ctx.lists
         state = _State.of(lists, centres, conics, opacities, channels)
-        g_blended, g_through = _to_tiles(gradients[0], lists), _to_tiles(gradients[1][..., None], lists)[:, 0]
+        g_blended, g_through = _to_tiles(gradients[0], lists), _to_tiles(gradients[1][..., None], lists)
         # Per pixel: what the loss gains from all that is still to be blended, the background included.
-        behind = ((g_blended * blended).sum(1) + g_through * through)[:, None]
+        behind = (g_blended * blended).sum(1, keepdim=True).addcmul_(g_through, through)
         sums = centres.new_zeros(len(lists.splat) + 1, 6 + channels.shape[1])
         for k, count in enumerate(lists.active):
-            entries = state.entries(k, count)
-            unclamped, alpha, weight = state.weigh(entries, count)
-            along = torch.bmm(state.channels[entries], g_blended[:count])
-            own = weight * along
+            index, colours = state.entries(k, count)
+            unclamped, alpha, weight = state.weigh(count)
+            images = g_blended[:count]
+            own = _along(colours, images).mul_(weight)
             left = behind[:count] - (own if lists.step == 1 else torch.cumsum(own, 1))
             behind[:count] = left[:, -1:]
-            # alpha * dL/dalpha; where the clamp is at work nothing passes, nor where nothing was drawn.
+            # alpha * dL/dalpha; nothing passes where the clamp is at work.
             v = own.sub_(left.mul_(alpha).div_(1 - alpha)).mul_(unclamped < contract.ALPHA_MAX)
-            v.mul_(weight > 0)
-            moments = torch.matmul(v, state.basis.T)
-            sums[entries] = torch.cat([moments, torch.bmm(weight, g_blended[:count].transpose(1, 2))], -1)
+            moments = torch.mm(v.flatten(0, 1), state.basis.T)
+            shares = (weight * images).sum(-1) if lists.step == 1 else torch.bmm(weight, images.mT).flatten(0, 1)
+            sums.index_copy_(0, index, torch.cat([moments, shares], 1))
         return (None, *_scatter(sums[:-1], state, lists, conics, opacities))
+
+
+def _along(colours: Tensor, images: Tensor) -> Tensor:
+    """Products [n, step, pixels] of entries' channels [n, step, channels] with images [n, channels, pixels]."""
+    if colours.shape[1] > 1:
+        return torch.bmm(colours, images)
+    # With one entry a tile, a batched matrix product is all overhead.
+    total = colours[..., :1] * images[:, :1]
+    for channel in range(1, images.shape[1]):
+        total.addcmul_(colours[..., channel, None], images[:, channel, None])
+    return total
 
 
 @dataclass
@@ -265,18 +274,19 @@ class _State:
     """What both passes need at each step."""
 
     lists: _Lists
-    coefficients: Tensor
-    """[E + 1, 6] of the exponent, for the monomials of ``basis``; the last entry stands for nothing."""
-    channels: Tensor
-    """[E + 1, channels]."""
+    table: Tensor
+    """[E + 1, 6 + channels]: coefficients of the exponent for the monomials of ``basis``, and channels; the last
+    entry stands for nothing."""
     offset: Tensor
     """[E, 2] splat centre minus tile centre, pixels."""
     basis: Tensor
     """[6, pixels]: 1, x, y, xx, xy, yy of pixel centres about the tile's centre."""
     through: Tensor
-    """[tiles, pixels] transmittance so far."""
-    live: Tensor
-    """[tiles, 1, pixels] 1 until the pixel has ended."""
+    """[tiles, 1, pixels] transmittance so far."""
+    open: Tensor
+    """[tiles, 1, pixels] the same, but 0 once the pixel has ended."""
+    exponent: Tensor
+    """[tiles * step, pixels] scratch."""
 
     @classmethod
     def of(cls, lists: _Lists, centres: Tensor, conics: Tensor, opacities: Tensor, channels: Tensor) -> _State:
@@ -287,42 +297,53 @@ class _State:
         top = torch.log(opacities)[splat] - (a * x * x + b * x * y + c * y * y)
         nothing = torch.tensor([[_NEVER, 0.0, 0.0, 0.0, 0.0, 0.0]], dtype=x.dtype, device=x.device)
         coefficients = torch.stack([top, 2 * a * x + b * y, b * x + 2 * c * y, -a, -b, -c], -1)
-        coefficients = torch.cat([coefficients, nothing])
         channels = torch.cat([channels[splat], channels.new_zeros(1, channels.shape[1])])
+        table = torch.cat([torch.cat([coefficients, nothing]), channels], 1)
         index = torch.arange(TILE * TILE, device=x.device)
         px = (index % TILE).to(x.dtype) + (0.5 - TILE / 2)
         py = torch.div(index, TILE, rounding_mode="floor").to(x.dtype) + (0.5 - TILE / 2)
         basis = torch.stack([torch.ones_like(px), px, py, px * px, px * py, py * py])
-        through = x.new_ones(len(lists.start), TILE * TILE)
-        return cls(lists, coefficients, channels, offset, basis, through, torch.ones_like(through)[:, None])
+        through = x.new_ones(len(lists.start), 1, TILE * TILE)
+        exponent = x.new_empty(len(lists.start) * lists.step, TILE * TILE)
+        return cls(lists, table, offset, basis, through, through.clone(), exponent)
 
-    def entries(self, k: int, count: int) -> Tensor:
-        """[count, step] the k-th entries of the first ``count`` tiles; beyond a list's end, the one for nothing."""
+    def entries(self, k: int, count: int) -> tuple[Tensor, Tensor]:
+        """Goes to the k-th entries of the first ``count`` tiles, and evaluates their exponents.
+
+        Returns:
+            Their indices [count * step], past a list's end that of the entry for nothing; channels [count, step, :].
+        """
         lists = self.lists
         if lists.step == 1:
-            return (lists.start[:count] + k)[:, None]
-        turn = k * lists.step + torch.arange(lists.step, device=lists.start.device)
-        inside = turn < lists.length[:count, None]
-        return torch.where(inside, lists.start[:count, None] + turn, len(lists.splat))
-
-    def weigh(self, entries: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Blends one step: alpha before clamping, alpha as drawn, and weight, each [count, step, pixels]."""
-        through, live = self.through[:count, None], self.live[:count]
-        exponent = torch.matmul(self.coefficients[entries], self.basis)
-        drawn = (exponent >= math.log(contract.ALPHA_MIN)).to(exponent.dtype).mul_(live)
-        unclamped = exponent.exp_()
-        alpha = unclamped.clamp_max(contract.ALPHA_MAX).mul_(drawn)
-        if self.lists.step == 1:
-            weight = alpha * through
-            after = through - weight
+            index = lists.start[:count] + k
         else:
-            after = through * torch.cumprod(1 - alpha, 1)
-            weight = alpha * torch.cat([through, after[:, :-1]], 1)
-        goes_on = (after > contract.MIN_TRANSMITTANCE).to(alpha.dtype)
+            turn = k * lists.step + torch.arange(lists.step, device=lists.start.device)
+            inside = turn < lists.length[:count, None]
+            index = torch.where(inside, lists.start[:count, None] + turn, len(lists.splat)).flatten()
+        rows = self.table.index_select(0, index)
+        torch.mm(rows[:, :6], self.basis, out=self.exponent[: len(index)])
+        return index, rows[:, 6:].reshape(count, lists.step, -1)
+
+    def weigh(self, count: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Blends one step: alpha before clamping, alpha as drawn, and weight, each [count, step, pixels]."""
+        step, still = self.lists.step, self.open[:count]
+        exponent = self.exponent[: count * step].view(count, step, -1)
+        # Cut off after the exponential, which is slow far below the cut-off, where it underflows.
+        unclamped = torch.threshold_(exponent.exp_(), contract.ALPHA_MIN, 0.0)
+        alpha = unclamped.clamp_max(contract.ALPHA_MAX)
+        if step == 1:
+            weight = alpha * still
+            after = still - weight
+        else:
+            after = still * torch.cumprod(1 - alpha, 1)
+            weight = alpha * torch.cat([still, after[:, :-1]], 1)
+        # The threshold leaves 0 from the splat on that ends the pixel; that one and those behind are not drawn.
+        after = torch.threshold_(after, contract.MIN_TRANSMITTANCE, 0.0)
+        goes_on = after.sign()
         weight.mul_(goes_on)
-        live.mul_(goes_on[:, -1:])
-        through.sub_(weight.sum(1, keepdim=True))
-        return unclamped, alpha, weight
+        self.through[:count].sub_(weight if step == 1 else weight.sum(1, keepdim=True))
+        self.open[:count] = after[:, -1:]
+        return unclamped, alpha.mul_(goes_on), weight
 
 
 def _scatter(sums: Tensor, state: _State, lists: _Lists, conics: Tensor, opacities: Tensor) -> tuple[Tensor, ...]:
