@@ -36,6 +36,8 @@ RECORD = 16
 LANES = 16
 BATCH = 32
 """List entries between two looks at which blocks still have live pixels."""
+AHEAD = 8
+"""List entries whose records the backward pass asks for in advance."""
 ROW = 4 * LANES
 FORWARD_ROWS, BACKWARD_ROWS = 7, 8
 X, Y, T = 0, 1, 2
@@ -112,9 +114,12 @@ class _Vec:
         rint = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_VEC, [_VEC]), "llvm.rint.v16f32")
         whole = self._new(builder.call(rint, [self.value]))
         part = self - whole
-        power = self._new(_constant([1.33336498402e-3] * LANES))
-        for coefficient in (9.810352697e-3, 5.550341904e-2, 2.402264923e-1, 6.931471825e-1, 1.0):
-            power = power * part + coefficient
+        # Estrin's scheme: the chain of dependent products is what limits a block.
+        square = part * part
+        low = part * 6.931471825e-1 + 1.0
+        middle = part * 5.550341904e-2 + 2.402264923e-1
+        high = part * 1.33336498402e-3 + 9.810352697e-3
+        power = (high * square + middle) * square + low
         shift = builder.shl(builder.fptosi(whole.value, _INT), ir.Constant(_INT, [23] * LANES))
         return self._new(builder.bitcast(builder.add(builder.bitcast(power.value, _INT), shift), _VEC))
 
@@ -324,6 +329,20 @@ def touched_blocks(typing, record, x0, y0, cut):
 
 
 @_intrinsic
+def prefetch(typing, address):
+    """Asks for the cache line at an address, for writing too; never faults."""
+
+    def generate(context, builder, signature, args):
+        pointer = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, _I32, _I32, _I32])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer.type], kind)
+        builder.call(function, [pointer, *(ir.Constant(_I32, hint) for hint in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(types.intp), generate
+
+
+@_intrinsic
 def live_blocks(typing, state):
     """One bit a block of a forward state: whether any of its pixels still takes splats."""
 
@@ -392,6 +411,8 @@ def blend(lists, records, rules, background, images, depth, reached):
             # Culling a batch first lets its cache misses overlap, and keeps the loop over bits from waiting for them.
             batch_stop = min(k + BATCH, stop)
             for j in range(k, batch_stop):
+                ahead = entries[min(j + AHEAD, stop - 1)]
+                prefetch(record0 + np.intp(ahead) * np.intp(4 * RECORD))
                 record = record0 + np.intp(entries[j]) * np.intp(4 * RECORD)
                 hits[j] = touched_blocks(record, f4(x0), f4(y0), cut)
             while k < batch_stop:
@@ -471,6 +492,8 @@ def blend_gradient(lists, records, slots, rules, images, depths, reached, sums):
                 # Alpha is one minus the share of the background, so its gradient acts like a background's colour.
                 state[b, SUMS, i] = behind - g_opaque * (f4(1) - alpha[y, x])
         for k in range(offsets[tile], offsets[tile + 1]):
+            ahead = entries[min(k + AHEAD, offsets[tile + 1] - 1)]
+            prefetch(record0 + np.intp(ahead) * np.intp(4 * RECORD))
             g = entries[k]
             x_tiles = np.int64(rects[g, 2]) - np.int64(rects[g, 0]) + 1
             slot = bases[g] + (line - np.int64(rects[g, 1])) * x_tiles + column - np.int64(rects[g, 0])
