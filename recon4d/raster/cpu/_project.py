@@ -37,11 +37,12 @@ _ONE, _TWO, _HALF = f4(1.0), f4(2.0), f4(0.5)
 
 
 def _inner(function: Callable) -> Any:
-    return njit(function, fastmath=_FLAGS, error_model="numpy", nogil=True)
+    return njit(function, fastmath=_FLAGS, error_model="numpy", nogil=True, forceinline=True)
 
 
 @_inner
-def _rotation(w, x, y, z):
+def _rotation(unit):
+    w, x, y, z = unit
     return (
         (_ONE - _TWO * (y * y + z * z), _TWO * (x * y - w * z), _TWO * (x * z + w * y)),
         (_TWO * (x * y + w * z), _ONE - _TWO * (x * x + z * z), _TWO * (y * z - w * x)),
@@ -63,6 +64,22 @@ def _row(matrix, i):
 def _mix(a, x, b, y):
     """a x + b y for scalars a, b and vectors x, y."""
     return (a * x[0] + b * y[0], a * x[1] + b * y[1], a * x[2] + b * y[2])
+
+
+@_inner
+def _apply(m, x):
+    """The matrix m times the column x."""
+    return (_dot(m[0], x), _dot(m[1], x), _dot(m[2], x))
+
+
+@_inner
+def _times(x, m):
+    """The row x times the matrix m."""
+    return (
+        x[0] * m[0][0] + x[1] * m[1][0] + x[2] * m[2][0],
+        x[0] * m[0][1] + x[1] * m[1][1] + x[2] * m[2][1],
+        x[0] * m[0][2] + x[1] * m[1][2] + x[2] * m[2][2],
+    )
 
 
 @_inner
@@ -108,10 +125,8 @@ def _basis_gradient(d, p):
 @_inner
 def _direction(mean, view):
     """Vector from the camera centre, -R' t, to a mean: its unit direction and one over its length."""
-    t = (view[0, 3], view[1, 3], view[2, 3])
-    d0 = mean[0] + view[0, 0] * t[0] + view[1, 0] * t[1] + view[2, 0] * t[2]
-    d1 = mean[1] + view[0, 1] * t[0] + view[1, 1] * t[1] + view[2, 1] * t[2]
-    d2 = mean[2] + view[0, 2] * t[0] + view[1, 2] * t[1] + view[2, 2] * t[2]
+    away = _times((view[0, 3], view[1, 3], view[2, 3]), (_row(view, 0), _row(view, 1), _row(view, 2)))
+    d0, d1, d2 = mean[0] + away[0], mean[1] + away[1], mean[2] + away[2]
     scale = _ONE / math.sqrt(d0 * d0 + d1 * d1 + d2 * d2)
     return (d0 * scale, d1 * scale, d2 * scale), scale
 
@@ -135,16 +150,7 @@ def _spread(t0, t1, rotation, s):
     The determinant is the squared cross product of the rows: it keeps its accuracy for needles, where the
     difference of products would cancel.
     """
-    n0 = (
-        t0[0] * rotation[0][0] + t0[1] * rotation[1][0] + t0[2] * rotation[2][0],
-        t0[0] * rotation[0][1] + t0[1] * rotation[1][1] + t0[2] * rotation[2][1],
-        t0[0] * rotation[0][2] + t0[1] * rotation[1][2] + t0[2] * rotation[2][2],
-    )
-    n1 = (
-        t1[0] * rotation[0][0] + t1[1] * rotation[1][0] + t1[2] * rotation[2][0],
-        t1[0] * rotation[0][1] + t1[1] * rotation[1][1] + t1[2] * rotation[2][1],
-        t1[0] * rotation[0][2] + t1[1] * rotation[1][2] + t1[2] * rotation[2][2],
-    )
+    n0, n1 = _times(t0, rotation), _times(t1, rotation)
     m0 = (n0[0] * s[0], n0[1] * s[1], n0[2] * s[2])
     m1 = (n1[0] * s[0], n1[1] * s[1], n1[2] * s[2])
     cx, cy, cz = m0[1] * m1[2] - m0[2] * m1[1], m0[2] * m1[0] - m0[0] * m1[2], m0[0] * m1[1] - m0[1] * m1[0]
@@ -154,6 +160,50 @@ def _spread(t0, t1, rotation, s):
 @_inner
 def _magnitude(a):
     return abs(a[0]) + abs(a[1]) + abs(a[2])
+
+
+@_inner
+def _to_camera(mean, view):
+    x, y, z = _apply((_row(view, 0), _row(view, 1), _row(view, 2)), mean)
+    return (x + view[0, 3], y + view[1, 3], z + view[2, 3])
+
+
+@_inner
+def _unit_quat(quats, i):
+    """The unit quaternion, and one over the length of the given one."""
+    w, x, y, z = quats[i, 0], quats[i, 1], quats[i, 2], quats[i, 3]
+    scale = _ONE / math.sqrt(w * w + x * x + y * y + z * z)
+    return (w * scale, x * scale, y * scale, z * scale), scale
+
+
+@_inner
+def _drawable(pc, mean, s, opacity, norm2, limits):
+    """What shows before projection. Every test is written so that a NaN fails it."""
+    near, _, alpha_min, quat_min, _, value_max = limits
+    if not (pc[2] > near and opacity >= alpha_min and opacity <= value_max and _magnitude(mean) <= value_max):
+        return False
+    return norm2 >= quat_min and norm2 <= value_max and _magnitude(s) <= value_max
+
+
+@_inner
+def _colour(i, mean, view, sh, basis):
+    """Colour before it is raised to zero; fills ``basis``."""
+    basis[0] = _C0
+    if sh.shape[1] > 1:
+        _basis(_direction(mean, view)[0], basis)
+    red, green, blue = _HALF, _HALF, _HALF
+    for k in range(sh.shape[1]):
+        red += basis[k] * sh[i, k, 0]
+        green += basis[k] * sh[i, k, 1]
+        blue += basis[k] * sh[i, k, 2]
+    return (red, green, blue)
+
+
+@_inner
+def _touched_tiles(center, reach, size):
+    """First and last tile (ends included) with a pixel centre within reach, along one axis; last < first for none."""
+    first = max(0, math.ceil(center - reach - _HALF)) // TILE
+    return first, min(size - 1, math.floor(center + reach - _HALF)) // TILE
 
 
 @kernel(parallel=True, fastmath=_FLAGS)
@@ -173,73 +223,138 @@ def project(splats, view, camera, limits, antialiased, size, records, bins):
     """
     means, quats, scales, opacities, sh = splats
     keys, rects, tile_counts = bins
-    near, dilation, alpha_min, quat_min, variance_max, value_max = limits
+    dilation, alpha_min, variance_max, value_max = limits[1], limits[2], limits[4], limits[5]
     count = means.shape[0]
-    width, height = size
     for chunk in prange(CHUNKS):
         basis = np.empty(sh.shape[1], np.float32)
         for i in range(chunk * count // CHUNKS, (chunk + 1) * count // CHUNKS):
             keys[i] = _CULLED
             mean, s, opacity = _row(means, i), _row(scales, i), opacities[i]
-            qw, qx, qy, qz = quats[i, 0], quats[i, 1], quats[i, 2], quats[i, 3]
-            pc = (
-                _dot(_row(view, 0), mean) + view[0, 3],
-                _dot(_row(view, 1), mean) + view[1, 3],
-                _dot(_row(view, 2), mean) + view[2, 3],
-            )
-            norm2 = qw * qw + qx * qx + qy * qy + qz * qz
-            # Every test is written so that a NaN fails it.
-            if not (pc[2] > near and opacity >= alpha_min and opacity <= value_max and _magnitude(mean) <= value_max):
+            pc = _to_camera(mean, view)
+            norm2 = quats[i, 0] ** 2 + quats[i, 1] ** 2 + quats[i, 2] ** 2 + quats[i, 3] ** 2
+            if not _drawable(pc, mean, s, opacity, norm2, limits):
                 continue
-            if not (norm2 >= quat_min and norm2 <= value_max and _magnitude(s) <= value_max):
-                continue
-            scale = _ONE / math.sqrt(norm2)
             t0, t1, _, _, p, q = _plane(pc, view, camera)
-            rotation = _rotation(qw * scale, qx * scale, qy * scale, qz * scale)
-            _, _, ca, cb, cc, before = _spread(t0, t1, rotation, s)
+            _, _, ca, cb, cc, before = _spread(t0, t1, _rotation(_unit_quat(quats, i)[0]), s)
             if not (ca <= variance_max and cc <= variance_max):
                 continue
             det = before + dilation * (ca + cc + dilation)
             ca, cc = ca + dilation, cc + dilation
             if antialiased:
                 opacity *= math.sqrt(before / det)
-                if not opacity >= alpha_min:
-                    continue
+            if not opacity >= alpha_min:
+                continue
             mx, my = p * pc[0] + camera[2], q * pc[1] + camera[3]
             reach = math.sqrt(max(_TWO * math.log(opacity / alpha_min), f4(0.0)))
             ex, ey = reach * math.sqrt(ca), reach * math.sqrt(cc)
-            if not (mx + ex > f4(0.0) and mx - ex < f4(width) and my + ey > f4(0.0) and my - ey < f4(height)):
+            if not (mx + ex > f4(0) and mx - ex < f4(size[0]) and my + ey > f4(0) and my - ey < f4(size[1])):
                 continue
-            if sh.shape[1] > 1:
-                direction, _ = _direction(mean, view)
-                _basis(direction, basis)
-            else:
-                basis[0] = _C0
-            red, green, blue = _HALF, _HALF, _HALF
-            for k in range(sh.shape[1]):
-                red += basis[k] * sh[i, k, 0]
-                green += basis[k] * sh[i, k, 1]
-                blue += basis[k] * sh[i, k, 2]
-            if not _magnitude((red, green, blue)) <= value_max:
-                continue
-            # A pixel belongs to the splat if its centre does; centres lie half a pixel in.
-            x0 = max(0, math.ceil(mx - ex - _HALF)) // TILE
-            y0 = max(0, math.ceil(my - ey - _HALF)) // TILE
-            x1 = min(width - 1, math.floor(mx + ex - _HALF)) // TILE
-            y1 = min(height - 1, math.floor(my + ey - _HALF)) // TILE
-            if x1 < x0 or y1 < y0:
+            colour = _colour(i, mean, view, sh, basis)
+            x0, x1 = _touched_tiles(mx, ex, size[0])
+            y0, y1 = _touched_tiles(my, ey, size[1])
+            if x1 < x0 or y1 < y0 or not _magnitude(colour) <= value_max:
                 continue
             scale = -_HALF * _LOG2E / det
             record = records[i]
             record[MX], record[MY] = mx, my
             record[A], record[B], record[C] = cc * scale, -_TWO * cb * scale, ca * scale
             record[LOG2_OPACITY] = math.log2(opacity)
-            record[RED], record[GREEN], record[BLUE] = max(red, f4(0.0)), max(green, f4(0.0)), max(blue, f4(0.0))
-            record[DEPTH] = pc[2]
+            record[RED], record[GREEN] = max(colour[0], f4(0)), max(colour[1], f4(0))
+            record[BLUE], record[DEPTH] = max(colour[2], f4(0)), pc[2]
             record[KX], record[KY] = cb / cc, cb / ca
             rects[i, 0], rects[i, 1], rects[i, 2], rects[i, 3] = x0, y0, x1, y1
             tile_counts[i] = (x1 - x0 + 1) * (y1 - y0 + 1)
             keys[i] = f4(pc[2]).view(np.uint32)
+
+
+@_inner
+def _sum_slots(sums, start, stop):
+    """A splat's moments (v, vx, vy, vxx, vxy, vyy), gradient in colour, and in camera-z by way of depth."""
+    v, vx, vy, vxx, vxy, vyy = f4(0), f4(0), f4(0), f4(0), f4(0), f4(0)
+    red, green, blue, z = f4(0), f4(0), f4(0), f4(0)
+    for k in range(start, stop):
+        slot = sums[k]
+        v, vx, vy = v + slot[0], vx + slot[1], vy + slot[2]
+        vxx, vxy, vyy = vxx + slot[3], vxy + slot[4], vyy + slot[5]
+        red, green, blue, z = red + slot[6], green + slot[7], blue + slot[8], z + slot[9]
+    return (v, vx, vy, vxx, vxy, vyy), (red, green, blue), z
+
+
+@_inner
+def _colour_gradient(i, mean, view, sh, g_colour, g_sh, basis, along):
+    """Adds the gradient in the harmonics; returns that in the mean, by way of the viewing direction."""
+    g_mean = (f4(0), f4(0), f4(0))
+    if sh.shape[1] > 1:
+        direction, over = _direction(mean, view)
+        _basis(direction, basis)
+        for k in range(sh.shape[1]):
+            along[k] = _dot(g_colour, (sh[i, k, 0], sh[i, k, 1], sh[i, k, 2]))
+        g = _basis_gradient(direction, along)
+        g_mean = _mix(over, g, -over * _dot(g, direction), direction)
+    for k in range(sh.shape[1]):
+        g_sh[i, k, 0] += basis[k] * g_colour[0]
+        g_sh[i, k, 1] += basis[k] * g_colour[1]
+        g_sh[i, k, 2] += basis[k] * g_colour[2]
+    return g_mean
+
+
+@_inner
+def _covariance_gradient(conic, moments, covariance, dilation, antialiased):
+    """Gradient (xx, xy, yy of a symmetric matrix) in the image covariance: -conic G conic, and by way of opacity."""
+    a, b, c = conic
+    v, _, _, vxx, vxy, vyy = moments
+    p0, p1 = a * vxx + b * vxy, a * vxy + b * vyy
+    q0, q1 = b * vxx + c * vxy, b * vxy + c * vyy
+    xx, xy, yy = _HALF * (p0 * a + p1 * b), _HALF * (p0 * b + p1 * c), _HALF * (q0 * b + q1 * c)
+    if antialiased:
+        # v is also the gradient in log(compensation), half the difference of the log determinants.
+        ca, cb, cc, before = covariance
+        h0, h1 = _HALF * v / before, _HALF * v / (before + dilation * (ca + cc + dilation))
+        xx += h0 * cc - h1 * (cc + dilation)
+        yy += h0 * ca - h1 * (ca + dilation)
+        xy -= (h0 - h1) * cb
+    return (xx, xy, yy)
+
+
+@_inner
+def _quat_gradient(unit, scale, r0, r1, r2):
+    """From the gradient in a rotation's rows to that in the quaternion before it was normalised."""
+    w, x, y, z = unit
+    gw = _TWO * (x * (r2[1] - r1[2]) + y * (r0[2] - r2[0]) + z * (r1[0] - r0[1]))
+    gx = _TWO * (y * (r0[1] + r1[0]) + z * (r0[2] + r2[0]) + w * (r2[1] - r1[2]) - _TWO * x * (r1[1] + r2[2]))
+    gy = _TWO * (x * (r0[1] + r1[0]) + z * (r1[2] + r2[1]) + w * (r0[2] - r2[0]) - _TWO * y * (r0[0] + r2[2]))
+    gz = _TWO * (x * (r0[2] + r2[0]) + y * (r1[2] + r2[1]) + w * (r1[0] - r0[1]) - _TWO * z * (r0[0] + r1[1]))
+    radial = gw * w + gx * x + gy * y + gz * z
+    return ((gw - radial * w) * scale, (gx - radial * x) * scale, (gy - radial * y) * scale, (gz - radial * z) * scale)
+
+
+@_inner
+def _center_gradient(pc, view, camera, plane, e0, e1, g_image):
+    """Gradient in camera coordinates: by way of the image centre, the ratios (unless clamped) and one over z."""
+    _, _, u, w, p, q = plane
+    axis0, axis1 = _dot(e0, _row(view, 2)), _dot(e1, _row(view, 2))
+    over = _ONE / pc[2]
+    g_over = camera[0] * (_dot(e0, _row(view, 0)) - u * axis0 + g_image[0] * pc[0])
+    g_over += camera[1] * (_dot(e1, _row(view, 1)) - w * axis1 + g_image[1] * pc[1])
+    gx, gy = g_image[0] * p, g_image[1] * q
+    if abs(pc[0] * over) <= camera[4]:
+        gx -= p * axis0 * over
+        g_over -= p * axis0 * pc[0]
+    if abs(pc[1] * over) <= camera[5]:
+        gy -= q * axis1 * over
+        g_over -= q * axis1 * pc[1]
+    return (gx, gy, -over * over * g_over)
+
+
+@_inner
+def _add_pose(out, view, mean, g_pc, g_mean, plane, e0, e1):
+    """Adds one splat's gradient in the view matrix, of which the viewing direction is a function as well."""
+    _, _, u, w, p, q = plane
+    for k in range(3):
+        out[0, k] += g_pc[0] * mean[k] + view[0, 3] * g_mean[k] + p * e0[k]
+        out[1, k] += g_pc[1] * mean[k] + view[1, 3] * g_mean[k] + q * e1[k]
+        out[2, k] += g_pc[2] * mean[k] + view[2, 3] * g_mean[k] - p * u * e0[k] - q * w * e1[k]
+        out[k, 3] += g_pc[k] + _dot(_row(view, k), g_mean)
 
 
 @kernel(parallel=True, fastmath=_FLAGS)
@@ -257,12 +372,9 @@ def project_gradient(splats, view, camera, limits, flags, records, slots, gradie
     keys, bases, sums = slots
     g_means, g_quats, g_scales, g_opacities, g_sh, g_pose = gradients
     antialiased, add, pose = flags
-    dilation = limits[1]
     count = means.shape[0]
     for chunk in prange(CHUNKS):
-        rows = (_row(view, 0), _row(view, 1), _row(view, 2))
-        basis = np.empty(sh.shape[1], np.float32)
-        along = np.empty(sh.shape[1], np.float32)
+        basis, along = np.empty(sh.shape[1], np.float32), np.empty(sh.shape[1], np.float32)
         basis[0] = _C0
         if pose:
             g_pose[chunk] = 0.0
@@ -271,118 +383,43 @@ def project_gradient(splats, view, camera, limits, flags, records, slots, gradie
                 g_means[i], g_quats[i], g_scales[i], g_opacities[i], g_sh[i] = f4(0), f4(0), f4(0), f4(0), f4(0)
             if keys[i] == _CULLED:
                 continue
-            v, vx, vy, vxx, vxy, vyy = f4(0), f4(0), f4(0), f4(0), f4(0), f4(0)
-            red, green, blue, g_z = f4(0), f4(0), f4(0), f4(0)
-            for k in range(bases[i], bases[i + 1]):
-                slot = sums[k]
-                v += slot[0]
-                vx += slot[1]
-                vy += slot[2]
-                vxx += slot[3]
-                vxy += slot[4]
-                vyy += slot[5]
-                red += slot[6]
-                green += slot[7]
-                blue += slot[8]
-                g_z += slot[9]
-            record = records[i]
-            mean, s = _row(means, i), _row(scales, i)
+            record, mean, s = records[i], _row(means, i), _row(scales, i)
+            moments, colour, g_depth = _sum_slots(sums, bases[i], bases[i + 1])
+            # A channel that was raised to zero passes nothing on.
+            red = colour[0] if record[RED] > f4(0) else f4(0)
+            green = colour[1] if record[GREEN] > f4(0) else f4(0)
+            blue = colour[2] if record[BLUE] > f4(0) else f4(0)
+            g_mean = _colour_gradient(i, mean, view, sh, (red, green, blue), g_sh, basis, along)
+            g_opacities[i] += moments[0] / opacities[i]
 
-            # Colour: a channel that was raised to zero passes nothing on.
-            red = red if record[RED] > f4(0.0) else f4(0.0)
-            green = green if record[GREEN] > f4(0.0) else f4(0.0)
-            blue = blue if record[BLUE] > f4(0.0) else f4(0.0)
-            g_mean = (f4(0.0), f4(0.0), f4(0.0))
-            if sh.shape[1] > 1:
-                direction, over = _direction(mean, view)
-                _basis(direction, basis)
-                for k in range(sh.shape[1]):
-                    along[k] = red * sh[i, k, 0] + green * sh[i, k, 1] + blue * sh[i, k, 2]
-                g = _basis_gradient(direction, along)
-                g_mean = _mix(over, g, -over * _dot(g, direction), direction)
-            for k in range(sh.shape[1]):
-                g_sh[i, k, 0] += basis[k] * red
-                g_sh[i, k, 1] += basis[k] * green
-                g_sh[i, k, 2] += basis[k] * blue
-
-            # Conic to image covariance: -conic G conic. (g00, g01, g11) is a symmetric matrix.
-            a, b, c = -_TWO * _LN2 * record[A], -_LN2 * record[B], -_TWO * _LN2 * record[C]
-            p0, p1 = a * vxx + b * vxy, a * vxy + b * vyy
-            q0, q1 = b * vxx + c * vxy, b * vxy + c * vyy
-            g00, g01, g11 = _HALF * (p0 * a + p1 * b), _HALF * (p0 * b + p1 * c), _HALF * (q0 * b + q1 * c)
-
-            pc = (_dot(rows[0], mean) + view[0, 3], _dot(rows[1], mean) + view[1, 3], _dot(rows[2], mean) + view[2, 3])
-            qw, qx, qy, qz = quats[i, 0], quats[i, 1], quats[i, 2], quats[i, 3]
-            scale = _ONE / math.sqrt(qw * qw + qx * qx + qy * qy + qz * qz)
-            qw, qx, qy, qz = qw * scale, qx * scale, qy * scale, qz * scale
-            t0, t1, u, w, p, q = _plane(pc, view, camera)
-            rotation = _rotation(qw, qx, qy, qz)
+            pc = _to_camera(mean, view)
+            unit, scale = _unit_quat(quats, i)
+            rotation, plane = _rotation(unit), _plane(pc, view, camera)
+            t0, t1 = plane[0], plane[1]
             n0, n1, ca, cb, cc, before = _spread(t0, t1, rotation, s)
-            g_opacities[i] += v / opacities[i]
-            if antialiased:
-                # v is also the gradient in log(compensation), half the difference of the log determinants.
-                after = before + dilation * (ca + cc + dilation)
-                h0, h1 = _HALF * v / before, _HALF * v / after
-                g00 += h0 * cc - h1 * (cc + dilation)
-                g11 += h0 * ca - h1 * (ca + dilation)
-                g01 -= (h0 - h1) * cb
+            a, b, c = -_TWO * _LN2 * record[A], -_LN2 * record[B], -_TWO * _LN2 * record[C]
+            xx, xy, yy = _covariance_gradient((a, b, c), moments, (ca, cb, cc, before), limits[1], antialiased)
 
-            # Square root of the covariance, n scaled by s: to scales, rotation and the rows of J R.
-            w0 = (
-                _TWO * (g00 * n0[0] + g01 * n1[0]),
-                _TWO * (g00 * n0[1] + g01 * n1[1]),
-                _TWO * (g00 * n0[2] + g01 * n1[2]),
-            )
-            w1 = (
-                _TWO * (g01 * n0[0] + g11 * n1[0]),
-                _TWO * (g01 * n0[1] + g11 * n1[1]),
-                _TWO * (g01 * n0[2] + g11 * n1[2]),
-            )
+            # The covariance's square root is J R times the rotation times the scales.
+            w0, w1 = _mix(_TWO * xx, n0, _TWO * xy, n1), _mix(_TWO * xy, n0, _TWO * yy, n1)
             g_scales[i, 0] += s[0] * (w0[0] * n0[0] + w1[0] * n1[0])
             g_scales[i, 1] += s[1] * (w0[1] * n0[1] + w1[1] * n1[1])
             g_scales[i, 2] += s[2] * (w0[2] * n0[2] + w1[2] * n1[2])
-            w0 = (w0[0] * s[0] * s[0], w0[1] * s[1] * s[1], w0[2] * s[2] * s[2])
-            w1 = (w1[0] * s[0] * s[0], w1[1] * s[1] * s[1], w1[2] * s[2] * s[2])
-            e0 = (_dot(rotation[0], w0), _dot(rotation[1], w0), _dot(rotation[2], w0))
-            e1 = (_dot(rotation[0], w1), _dot(rotation[1], w1), _dot(rotation[2], w1))
-            r0, r1, r2 = _mix(t0[0], w0, t1[0], w1), _mix(t0[1], w0, t1[1], w1), _mix(t0[2], w0, t1[2], w1)
+            ss = (s[0] * s[0], s[1] * s[1], s[2] * s[2])
+            w0 = (w0[0] * ss[0], w0[1] * ss[1], w0[2] * ss[2])
+            w1 = (w1[0] * ss[0], w1[1] * ss[1], w1[2] * ss[2])
+            rows = (_mix(t0[0], w0, t1[0], w1), _mix(t0[1], w0, t1[1], w1), _mix(t0[2], w0, t1[2], w1))
+            g_quat = _quat_gradient(unit, scale, rows[0], rows[1], rows[2])
+            g_quats[i, 0] += g_quat[0]
+            g_quats[i, 1] += g_quat[1]
+            g_quats[i, 2] += g_quat[2]
+            g_quats[i, 3] += g_quat[3]
 
-            gw = _TWO * (qx * (r2[1] - r1[2]) + qy * (r0[2] - r2[0]) + qz * (r1[0] - r0[1]))
-            gx = _TWO * (
-                qy * (r0[1] + r1[0]) + qz * (r0[2] + r2[0]) + qw * (r2[1] - r1[2]) - _TWO * qx * (r1[1] + r2[2])
-            )
-            gy = _TWO * (
-                qx * (r0[1] + r1[0]) + qz * (r1[2] + r2[1]) + qw * (r0[2] - r2[0]) - _TWO * qy * (r0[0] + r2[2])
-            )
-            gz = _TWO * (
-                qx * (r0[2] + r2[0]) + qy * (r1[2] + r2[1]) + qw * (r1[0] - r0[1]) - _TWO * qz * (r0[0] + r1[1])
-            )
-            radial = gw * qw + gx * qx + gy * qy + gz * qz
-            g_quats[i, 0] += (gw - radial * qw) * scale
-            g_quats[i, 1] += (gx - radial * qx) * scale
-            g_quats[i, 2] += (gy - radial * qy) * scale
-            g_quats[i, 3] += (gz - radial * qz) * scale
-
-            # Camera coordinates: through the projected centre, the ratios (unless clamped) and one over z.
-            g_mx, g_my = a * vx + b * vy, b * vx + c * vy
-            e0_axis, e1_axis = _dot(e0, rows[2]), _dot(e1, rows[2])
-            over = _ONE / pc[2]
-            g_over = camera[0] * (_dot(e0, rows[0]) - u * e0_axis + g_mx * pc[0])
-            g_over += camera[1] * (_dot(e1, rows[1]) - w * e1_axis + g_my * pc[1])
-            g_x, g_y = g_mx * p, g_my * q
-            if abs(pc[0] * over) <= camera[4]:
-                g_x -= p * e0_axis * over
-                g_over -= p * e0_axis * pc[0]
-            if abs(pc[1] * over) <= camera[5]:
-                g_y -= q * e1_axis * over
-                g_over -= q * e1_axis * pc[1]
-            g_pc = (g_x, g_y, g_z - over * over * g_over)
+            e0, e1 = _apply(rotation, w0), _apply(rotation, w1)
+            g_image = (a * moments[1] + b * moments[2], b * moments[1] + c * moments[2])
+            g_pc = _center_gradient(pc, view, camera, plane, e0, e1, g_image)
+            g_pc = (g_pc[0], g_pc[1], g_pc[2] + g_depth)
             for k in range(3):
-                g_means[i, k] += g_mean[k] + rows[0][k] * g_pc[0] + rows[1][k] * g_pc[1] + rows[2][k] * g_pc[2]
+                g_means[i, k] += g_mean[k] + view[0, k] * g_pc[0] + view[1, k] * g_pc[1] + view[2, k] * g_pc[2]
             if pose:
-                out = g_pose[chunk]
-                for k in range(3):
-                    out[0, k] += g_pc[0] * mean[k] + view[0, 3] * g_mean[k] + p * e0[k]
-                    out[1, k] += g_pc[1] * mean[k] + view[1, 3] * g_mean[k] + q * e1[k]
-                    out[2, k] += g_pc[2] * mean[k] + view[2, 3] * g_mean[k] - p * u * e0[k] - q * w * e1[k]
-                    out[k, 3] += g_pc[k] + _dot(rows[k], g_mean)
+                _add_pose(g_pose[chunk], view, mean, g_pc, g_mean, plane, e0, e1)

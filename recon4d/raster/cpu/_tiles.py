@@ -214,6 +214,15 @@ def _block_address(builder: Any, state: Any, index: Any, rows: int) -> Any:
     return builder.add(state, builder.mul(builder.zext(index, state.type), ir.Constant(state.type, rows * ROW)))
 
 
+def _meet(builder: Any, splat: _Splat, block: Any, cut: _Vec) -> tuple[_Vec, _Vec, _Vec, _Vec, Any]:
+    """A splat at a block: dx, dy, alpha before clamping, transmittance in front, and the mask of where it is drawn."""
+    before = _load_row(builder, block, T)
+    dx, dy = _load_row(builder, block, X) - splat.mx, _load_row(builder, block, Y) - splat.my
+    exponent = splat.exponent(dx, dy)
+    drawn = builder.and_(exponent.compare(">=", cut), before.compare(">", 0.0))
+    return dx, dy, exponent.exp2(), before, drawn
+
+
 def _composite(channels: int) -> Any:
     """Makes the intrinsic that blends one splat into some blocks of a tile and returns those where it is drawn.
     3 channels are rgb, 4 are rgb and depth."""
@@ -226,11 +235,8 @@ def _composite(channels: int) -> Any:
             splat = _Splat(builder, record, x0, y0)
             loop = _EachBit(builder, blocks, [ir.Constant(_I32, 0)])
             block = _block_address(builder, state, loop.index, FORWARD_ROWS)
-            before = _load_row(builder, block, T)
-            dx, dy = _load_row(builder, block, X) - splat.mx, _load_row(builder, block, Y) - splat.my
-            exponent = splat.exponent(dx, dy)
-            drawn = builder.and_(exponent.compare(">=", cut), before.compare(">", 0.0))
-            weight = (exponent.exp2().minimum(top) * before).where(drawn, 0.0)
+            _, _, alpha, before, drawn = _meet(builder, splat, block, cut)
+            weight = (alpha.minimum(top) * before).where(drawn, 0.0)
             after = before - weight
             goes_on = after.compare(">", end)
             weight = weight.where(goes_on, 0.0)
@@ -259,11 +265,7 @@ def _differentiate(channels: int) -> Any:
             splat = _Splat(builder, record, x0, y0)
             loop = _EachBit(builder, blocks, [_constant([0.0] * LANES)] * (6 + channels))
             block = _block_address(builder, state, loop.index, BACKWARD_ROWS)
-            before = _load_row(builder, block, T)
-            dx, dy = _load_row(builder, block, X) - splat.mx, _load_row(builder, block, Y) - splat.my
-            exponent = splat.exponent(dx, dy)
-            drawn = builder.and_(exponent.compare(">=", cut), before.compare(">", 0.0))
-            unclamped = exponent.exp2()
+            dx, dy, unclamped, before, drawn = _meet(builder, splat, block, cut)
             alpha = unclamped.minimum(top).where(drawn, 0.0)
             weight = alpha * before
             after = before - weight
