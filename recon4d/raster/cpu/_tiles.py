@@ -39,7 +39,7 @@ BATCH = 32
 AHEAD = 8
 """List entries whose records the backward pass asks for in advance."""
 ROW = 4 * LANES
-FORWARD_ROWS, BACKWARD_ROWS = 7, 8
+ROWS = 8
 X, Y, T = 0, 1, 2
 """Rows of a block's state: pixel centres within the tile, and transmittance, negative once the pixel has ended.
 Then forward: red, green, blue, depth; backward: S, gradients of red, green, blue, depth."""
@@ -74,20 +74,20 @@ class _Vec:
     def _new(self, value: Any) -> _Vec:
         return _Vec(self.builder, value)
 
+    def _emit(self, instruction: str, other: _Vec | float) -> _Vec:
+        return self._new(getattr(self.builder, instruction)(self.value, self._lift(other), flags=_FLAGS))
+
     def __add__(self, other: _Vec | float) -> _Vec:
-        return self._new(self.builder.fadd(self.value, self._lift(other), flags=_FLAGS))
+        return self._emit("fadd", other)
 
     def __sub__(self, other: _Vec | float) -> _Vec:
-        return self._new(self.builder.fsub(self.value, self._lift(other), flags=_FLAGS))
-
-    def __rsub__(self, other: float) -> _Vec:
-        return self._new(self.builder.fsub(self._lift(other), self.value, flags=_FLAGS))
+        return self._emit("fsub", other)
 
     def __mul__(self, other: _Vec | float) -> _Vec:
-        return self._new(self.builder.fmul(self.value, self._lift(other), flags=_FLAGS))
+        return self._emit("fmul", other)
 
     def __truediv__(self, other: _Vec) -> _Vec:
-        return self._new(self.builder.fdiv(self.value, other.value, flags=_FLAGS))
+        return self._emit("fdiv", other)
 
     def compare(self, operator: str, other: _Vec | float) -> Any:
         return self.builder.fcmp_ordered(operator, self.value, self._lift(other))
@@ -210,8 +210,8 @@ class _EachBit:
         builder.position_at_end(self.after)
 
 
-def _block_address(builder: Any, state: Any, index: Any, rows: int) -> Any:
-    return builder.add(state, builder.mul(builder.zext(index, state.type), ir.Constant(state.type, rows * ROW)))
+def _block_address(builder: Any, state: Any, index: Any) -> Any:
+    return builder.add(state, builder.mul(builder.zext(index, state.type), ir.Constant(state.type, ROWS * ROW)))
 
 
 def _meet(builder: Any, splat: _Splat, block: Any, cut: _Vec) -> tuple[_Vec, _Vec, _Vec, _Vec, Any]:
@@ -234,7 +234,7 @@ def _composite(channels: int) -> Any:
             cut, top, end = (_splat(builder, value) for value in args[5:])
             splat = _Splat(builder, record, x0, y0)
             loop = _EachBit(builder, blocks, [ir.Constant(_I32, 0)])
-            block = _block_address(builder, state, loop.index, FORWARD_ROWS)
+            block = _block_address(builder, state, loop.index)
             _, _, alpha, before, drawn = _meet(builder, splat, block, cut)
             weight = (alpha.minimum(top) * before).where(drawn, 0.0)
             after = before - weight
@@ -264,7 +264,7 @@ def _differentiate(channels: int) -> Any:
             cut, top, end = (_splat(builder, value) for value in args[6:])
             splat = _Splat(builder, record, x0, y0)
             loop = _EachBit(builder, blocks, [_constant([0.0] * LANES)] * (6 + channels))
-            block = _block_address(builder, state, loop.index, BACKWARD_ROWS)
+            block = _block_address(builder, state, loop.index)
             dx, dy, unclamped, before, drawn = _meet(builder, splat, block, cut)
             alpha = unclamped.minimum(top).where(drawn, 0.0)
             weight = alpha * before
@@ -276,10 +276,10 @@ def _differentiate(channels: int) -> Any:
             along = gradients[0] * splat.column[RED]
             for channel in range(1, channels):
                 along = along + gradients[channel] * splat.column[RED + channel]
-            own = weight * along
+            own, one = weight * along, _Vec(builder, _constant([1.0] * LANES))
             behind = _load_row(builder, block, SUMS) - own
             _store_row(builder, block, SUMS, behind)
-            v = (own - behind * (alpha / (1.0 - alpha))).where(unclamped.compare("<", top), 0.0)
+            v = (own - behind * (alpha / (one - alpha))).where(unclamped.compare("<", top), 0.0)
             vx, vy = v * dx, v * dy
             terms = [v, vx, vy, vx * dx, vx * dy, vy * dy, *(weight * gradient for gradient in gradients)]
             sums = [_Vec(builder, carried) for carried in loop.carried]
@@ -351,7 +351,7 @@ def live_blocks(typing, state):
     def generate(context, builder, signature, args):
         live = zero = ir.Constant(_I32, 0)
         for index in range(LANES):
-            block = _block_address(builder, args[0], ir.Constant(_I32, index), FORWARD_ROWS)
+            block = _block_address(builder, args[0], ir.Constant(_I32, index))
             pixels = _bits(builder, _load_row(builder, block, T).compare(">", 0.0))
             any_live = builder.zext(builder.icmp_unsigned("!=", pixels, zero), _I32)
             live = builder.or_(live, builder.shl(any_live, ir.Constant(_I32, index)))
@@ -365,11 +365,30 @@ def tile_memory(typing):
     """Stack memory in which one tile's blocks live, aligned to a cache line."""
 
     def generate(context, builder, signature, args):
-        memory = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(8), LANES * BACKWARD_ROWS * ROW))
+        memory = cgutils.alloca_once(builder, ir.ArrayType(ir.IntType(8), LANES * ROWS * ROW))
         memory.align = ROW
         return builder.bitcast(memory, context.get_value_type(types.voidptr))
 
     return types.voidptr(), generate
+
+
+@_intrinsic
+def open_tile(typing, state, columns, lines):
+    """Sets a state to that before the first splat; only so many columns and lines of the tile lie in the image."""
+
+    def generate(context, builder, signature, args):
+        columns, lines = _splat(builder, args[1]), _splat(builder, args[2])
+        zero, one = (_Vec(builder, _constant([value] * LANES)) for value in (0.0, 1.0))
+        for index in range(LANES):
+            block = _block_address(builder, args[0], ir.Constant(_I32, index))
+            x = _Vec(builder, _constant([4 * (index % 4) + i % 4 + 0.5 for i in range(LANES)]))
+            y = _Vec(builder, _constant([4 * (index // 4) + i // 4 + 0.5 for i in range(LANES)]))
+            inside = builder.and_(x.compare("<", columns), y.compare("<", lines))
+            for row, value in enumerate((x, y, one.where(inside, -1.0), *[zero] * (ROWS - SUMS))):
+                _store_row(builder, block, row, value)
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.float32, types.float32), generate
 
 
 @kernel(parallel=True, fastmath=set(_FLAGS))
@@ -398,15 +417,9 @@ def blend(lists, records, rules, background, images, depth, reached):
     for turn in prange(tiles):
         tile = (turn * stride) % tiles
         x0, y0 = (tile % columns) * TILE, (tile // columns) * TILE
-        state = carray(tile_memory(), (LANES, FORWARD_ROWS, LANES), f4)
+        state = carray(tile_memory(), (LANES, ROWS, LANES), f4)
         address = state.ctypes.data
-        for b in range(LANES):
-            for i in range(LANES):
-                x, y = (b % 4) * 4 + i % 4, (b // 4) * 4 + i // 4
-                state[b, X, i], state[b, Y, i] = f4(x) + f4(0.5), f4(y) + f4(0.5)
-                state[b, T, i] = f4(1) if x0 + x < width and y0 + y < height else f4(-1)
-                for row in range(SUMS, FORWARD_ROWS):
-                    state[b, row, i] = f4(0)
+        open_tile(address, f4(width - x0), f4(height - y0))
         k, stop = offsets[tile], offsets[tile + 1]
         live = live_blocks(address)
         while k < stop and live != u4(0):
@@ -464,19 +477,14 @@ def blend_gradient(lists, records, slots, rules, images, depths, reached, sums):
         tile = (turn * stride) % tiles
         column, line = tile % columns, tile // columns
         x0, y0 = column * TILE, line * TILE
-        state = carray(tile_memory(), (LANES, BACKWARD_ROWS, LANES), f4)
+        state = carray(tile_memory(), (LANES, ROWS, LANES), f4)
         address = state.ctypes.data
+        open_tile(address, f4(width - x0), f4(height - y0))
         for b in range(LANES):
             for i in range(LANES):
-                x, y = (b % 4) * 4 + i % 4, (b // 4) * 4 + i // 4
-                state[b, X, i], state[b, Y, i] = f4(x) + f4(0.5), f4(y) + f4(0.5)
-                for row in range(SUMS, BACKWARD_ROWS):
-                    state[b, row, i] = f4(0)
-                x, y = x0 + x, y0 + y
+                x, y = x0 + (b % 4) * 4 + i % 4, y0 + (b // 4) * 4 + i // 4
                 if not (x < width and y < height):
-                    state[b, T, i] = f4(-1)
                     continue
-                state[b, T, i] = f4(1)
                 behind, g_opaque = f4(0), f4(0)
                 if g_rgb.shape[0] > 0:
                     for c in range(3):
