@@ -19,9 +19,10 @@ from recon4d.types import Camera, Cameras, Splats
 ATTRIBUTES = ("means", "quats", "scales", "opacities", "sh")
 BACKGROUND = (0.1, 0.2, 0.3)
 IMAGE_MEAN, IMAGE_P999 = 1e-5, 1e-4
-"""Worst measured over all scenes and backends: MEASURED_IMAGE."""
+"""Worst measured over all scenes and backends: 2.3e-6 and 2.3e-5, both in depth (metres); rgb stays ten times below."""
 GRADIENT = 1e-4
-"""Relative L2 per attribute. Worst measured: MEASURED_GRADIENT."""
+"""Relative L2 per attribute. Worst measured: 6.3e-5 (cpu) and 8.4e-5 (torch), by way of depth in thin pixels, where the
+division by alpha enlarges what float32 rounds; without depth 1e-5."""
 
 
 @pytest.fixture(autouse=True)
@@ -266,3 +267,12 @@ def test_background_is_learned(backend: str) -> None:
     assert torch.allclose(output.rgb, fixed.rgb, atol=1e-6)
     output.rgb.sum().backward()
     assert torch.allclose(background.grad, (1 - output.alpha).sum().expand(3), rtol=1e-5)
+
+
+@pytest.mark.parametrize("scene", ["sh1", "opaque", "ragged"])
+@pytest.mark.parametrize("step", [3, 8])
+def test_several_entries_a_step(monkeypatch: pytest.MonkeyPatch, step: int, scene: str) -> None:
+    """The torch backend as it runs on accelerators, where it takes several list entries at once."""
+    monkeypatch.setattr("recon4d.raster.torch.CPU_STEP", step)
+    splats, cameras, antialiased, sure, weights = case(scene)
+    check(draw("torch", splats, cameras, antialiased, weights), reference(scene, tuple(weights)), sure)
