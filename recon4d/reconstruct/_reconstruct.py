@@ -21,11 +21,18 @@ from recon4d.reconstruct._folder import RunFolder, digest, peak_resident_mib
 from recon4d.reconstruct._stages import keep, pool_of, recall
 from recon4d.scene import load, save
 from recon4d.score import score
-from recon4d.train import find_foreground, fit_joint, fit_static, seed_dynamic
+from recon4d.show import ReportInputs, VideoConfig, VideoKind, report, video
+from recon4d.train import background_color, find_foreground, fit_joint, fit_static, seed_dynamic
 from recon4d.types import Capture, DynamicPool, Scene4D, StaticPool
 
 Pool = TypeVar("Pool", StaticPool, DynamicPool)
 _FIT_STAGES = ("static", "seeds", "joint")
+_FILMS: dict[VideoKind, str] = {
+    "rig": "a rig camera over time",
+    "orbit": "camera and time move",
+    "frozen": "time stands still",
+    "depth": "depth of a rig camera",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +122,7 @@ class _Run:
     def _fit(self, capture: Capture, division: Division) -> Scene4D:
         """Static pool, seeds and joint fit, each taken from an earlier run where its key still holds."""
         train, fit, emit, work = division.train, self.config.fit, self.folder.emit, self.folder.work
-        data = digest(__version__, train.input_hash, division.rule, fit.seed, fit.sh_degree, self.device.type)
+        data = digest(__version__, train.input_hash, train.split, fit.seed, fit.sh_degree, self.device.type)
         static_key = digest(data, fit.static, fit.loss, fit.ssim_every)
         seeds_key = digest(static_key, fit.seeds, fit.foreground, fit.key_hz)
         joint_key = digest(seeds_key, fit.joint, fit.train_hz)
@@ -154,7 +161,7 @@ class _Run:
             should_stop=self.should_stop,
         )
         self.seconds["joint"] = time.monotonic() - begun
-        scene = self._save_scene(capture, static, dynamic)
+        scene = self._save_scene(capture, train, static, dynamic)
         keep(work / "joint.done.safetensors", joint_key, {stage: self.seconds[stage] for stage in _FIT_STAGES})
         checkpoint.unlink(missing_ok=True)
         return scene
@@ -172,7 +179,7 @@ class _Run:
         keep(path, key, {stage: self.seconds[stage]}, pool)
         return pool
 
-    def _save_scene(self, capture: Capture, static: StaticPool, dynamic: DynamicPool) -> Scene4D:
+    def _save_scene(self, capture: Capture, train: Capture, static: StaticPool, dynamic: DynamicPool) -> Scene4D:
         scene = Scene4D(
             static=static,
             dynamic=dynamic,
@@ -183,6 +190,7 @@ class _Run:
             input_hash=capture.input_hash,
             config=self.config.to_json(),
             software=__version__,
+            background=background_color(train),
         )
         save(scene, self.folder.path)
         self.folder.emit(Saved(stage="joint", path=str(self.folder.path)))
@@ -208,15 +216,20 @@ class _Run:
         begun = time.monotonic()
         emit = self.folder.emit
         emit(Started(stage="report"))
-        videos = []
-        if self.config.videos:
-            for kind in ("rig", "orbit", "frozen", "depth"):
-                path = self.folder.path / "videos" / f"{kind}.mp4"
-                videos.append(
-                    video(scene, path, kind, VideoConfig(device=str(self.device)), should_stop=self.should_stop)
-                )
-        self.seconds["report"] = time.monotonic() - begun
-        inputs = ReportInputs(scene=scene, division=division, scores=scores, events=self.folder.events(), videos=videos)
+        videos: dict[str, Path] = {}
+        for kind, title in _FILMS.items() if self.config.videos else ():
+            path = self.folder.path / "videos" / f"{kind}.mp4"
+            config = VideoConfig(device=str(self.device))
+            videos[title] = video(scene, path, kind, config, on_event=emit, should_stop=self.should_stop)
+        inputs = ReportInputs(
+            scene=scene,
+            division=division,
+            scores=scores,
+            events=self.folder.events(),
+            timings=dict(self.seconds),
+            videos=videos,
+            title=division.train.name,
+        )
         path = report(inputs, self.folder.path / "report.html")
         emit(Finished(stage="report", seconds=time.monotonic() - begun, detail=str(path)))
         return path

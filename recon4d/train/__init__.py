@@ -11,6 +11,7 @@ from recon4d.train._config import FitConfig, JointConfig, Preset, RateConfig, St
 from recon4d.train._fit import fit
 from recon4d.train._joint import find_foreground, fit_joint, seed_dynamic
 from recon4d.train._static import fit_static, render_backgrounds
+from recon4d.train._views import background_color
 
 __all__ = [
     "FitConfig",
@@ -18,6 +19,7 @@ __all__ = [
     "Preset",
     "RateConfig",
     "StaticConfig",
+    "background_color",
     "find_foreground",
     "fit",
     "fit_joint",

@@ -131,21 +131,6 @@ def preset(name: Preset) -> FitConfig:
     return _PRESETS[name]
 
 
-_PRESETS: dict[str, FitConfig] = {
-    "fast": FitConfig(
-        static=StaticConfig(count=12_000, steps=700),
-        seeds=DynamicSeedConfig(count=25_000),
-        joint=JointConfig(steps=3000),
-    ),
-    "balanced": FitConfig(),
-    "quality": FitConfig(
-        static=StaticConfig(count=30_000, steps=2000),
-        seeds=DynamicSeedConfig(count=90_000),
-        joint=JointConfig(steps=24_000),
-    ),
-}
-
-
 def _require(name: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:
         raise ConfigError(f"{name} is {value}; it must lie between {low} and {high}")
@@ -170,3 +155,18 @@ def _build(cls: type, data: dict[str, Any], path: str) -> Any:  # A dataclass of
 def _plain(hint: Any, value: Any) -> Any:  # JSON has no tuples.
     is_tuple = typing.get_origin(hint) is tuple or isinstance(hint, types.GenericAlias)
     return tuple(value) if is_tuple and isinstance(value, list) else value
+
+
+_PRESETS: dict[str, FitConfig] = {
+    "fast": FitConfig(
+        static=StaticConfig(count=12_000, steps=700),
+        seeds=DynamicSeedConfig(count=25_000),
+        joint=JointConfig(steps=3000),
+    ),
+    "balanced": FitConfig(),
+    "quality": FitConfig(
+        static=StaticConfig(count=30_000, steps=2000),
+        seeds=DynamicSeedConfig(count=90_000),
+        joint=JointConfig(steps=24_000),
+    ),
+}

@@ -11,6 +11,7 @@ from recon4d.events import OnEvent, ShouldStop, ignore, never
 from recon4d.train._config import FitConfig
 from recon4d.train._joint import find_foreground, fit_joint, seed_dynamic
 from recon4d.train._static import fit_static
+from recon4d.train._views import background_color
 from recon4d.types import Capture, Scene4D
 
 
@@ -65,4 +66,5 @@ def fit(
         input_hash=capture.input_hash,
         config=config.to_json(),
         software=__version__,
+        background=background_color(capture),
     )

@@ -19,7 +19,7 @@ from recon4d.raster import rasterize
 from recon4d.train._config import FitConfig
 from recon4d.train._optimize import ROUND, Costs, Descent
 from recon4d.train._static import render_backgrounds
-from recon4d.train._views import FrameSampler, clip_statistics, key_frames
+from recon4d.train._views import FrameSampler, background_color, clip_statistics, key_frames
 from recon4d.types import Cameras, Capture, DynamicPool, StaticPool
 
 
@@ -120,7 +120,7 @@ def fit_joint(
     begun = time.monotonic()
     model = Gaussians4D.from_pools(static, dynamic).to(device)
     rates = (config.joint.static_rates, config.joint.rates)
-    descent = Descent(model, rates, Workspace.of(capture.cameras, capture.plane).distance_m)
+    descent = Descent(model, rates, Workspace.of(capture.cameras, capture.plane).distance_m, background_color(capture))
     rng = np.random.default_rng([config.seed, 3])
     sampler = FrameSampler(
         foreground, rate_hz=config.train_hz, whole_every=config.joint.whole_every, rng=rng, device=model.device
@@ -184,7 +184,8 @@ def _progress_psnr(joint: _Joint) -> float:
         view = joint.sampler.whole(camera, (camera + 0.5) / joint.sampler.cameras)
         with torch.no_grad():
             splats = joint.descent.model.at(view.time_s)
-            drawn = rasterize(splats, Cameras.of(view.camera, device=view.target.device), outputs=("rgb",))
+            cameras = Cameras.of(view.camera, device=view.target.device)
+            drawn = rasterize(splats, cameras, background=joint.descent.background, outputs=("rgb",))
         assert drawn.rgb is not None
         error = drawn.rgb[0].clamp(0, 1) - view.target.float() / 255
         values.append(-10 * torch.log10((error * error).mean() + 1e-10))

@@ -16,6 +16,8 @@ from recon4d.raster import rasterize
 from recon4d.train._config import RateConfig
 from recon4d.types import Camera, Cameras
 
+Color = tuple[float, float, float]
+
 ROUND = 100
 """Steps between looks at the numbers: each look makes a device wait for its queue."""
 _ROLLBACKS = 3
@@ -51,8 +53,11 @@ class Descent:
     is restored and the rates are halved; after three times in a row the fit gives up.
     """
 
-    def __init__(self, model: Gaussians4D, rates: tuple[RateConfig, RateConfig], distance_m: float) -> None:
+    def __init__(
+        self, model: Gaussians4D, rates: tuple[RateConfig, RateConfig], distance_m: float, background: Color
+    ) -> None:
         self.model = model
+        self.background = background
         self.optimizer = RowAdam(model.params)
         self._static_rates = _rate_vector(model, rates[0], distance_m)
         self._dynamic_rates = _rate_vector(model, rates[1], distance_m)
@@ -67,7 +72,7 @@ class Descent:
             view.time_s, view.camera, opacity_cost=costs.dynamic, static_opacity_cost=costs.static
         )
         cameras = Cameras.of(view.camera, device=self.model.device)
-        drawn = rasterize(slice_.splats, cameras, outputs=("rgb",))
+        drawn = rasterize(slice_.splats, cameras, background=self.background, outputs=("rgb",))
         assert drawn.rgb is not None
         loss = image_loss(drawn.rgb[0], view.target, weight=view.weight, terms=terms, pixels=view.pixels)
         loss.backward()

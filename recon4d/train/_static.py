@@ -16,7 +16,7 @@ from recon4d.points import StaticView, Workspace, static_seeds
 from recon4d.raster import rasterize
 from recon4d.train._config import FitConfig
 from recon4d.train._optimize import ROUND, Costs, Descent, View
-from recon4d.train._views import clip_statistics, static_views
+from recon4d.train._views import background_color, clip_statistics, static_views
 from recon4d.types import Cameras, Capture, DynamicPool, StaticPool
 
 
@@ -44,10 +44,11 @@ def fit_static(
     on_event(Started(stage="static", total=steps, detail=f"{config.static.count} Gaussians"))
     views = static_views(capture, clip_statistics(capture), config.static)
     workspace = Workspace.of(capture.cameras, capture.plane)
+    background = background_color(capture)
     rng = np.random.default_rng([config.seed, 1])
     seeds = static_seeds(views, workspace, count=config.static.count, sh_degree=config.sh_degree, rng=rng)
     model = Gaussians4D.from_pools(seeds, no_dynamic(config.sh_degree)).to(device)
-    descent = Descent(model, (config.static.rates, config.static.rates), workspace.distance_m)
+    descent = Descent(model, (config.static.rates, config.static.rates), workspace.distance_m, background)
     targets = [_target(view, model.device) for view in views]
     costs = Costs(static=config.static.opacity_cost / len(seeds))
     step = 0
@@ -65,7 +66,7 @@ def fit_static(
         on_event(
             Progress(
                 stage="static", step=step, total=steps, eta_s=elapsed / step * (steps - step), loss=loss, splats=len(seeds),
-                psnr=_psnr(model, views),
+                psnr=_psnr(descent, views),
             )
         )  # fmt: skip
     on_event(Finished(stage="static", seconds=time.monotonic() - begun))
@@ -75,10 +76,10 @@ def fit_static(
 def render_backgrounds(pool: StaticPool, capture: Capture, device: torch.device | str = "cpu") -> list[np.ndarray]:
     """[H, W, 3] float32 picture of the static pool from every camera of the capture."""
     splats = Gaussians4D.from_pools(pool, no_dynamic(round(pool.sh.shape[1] ** 0.5) - 1)).to(device).at(0.0)
-    images = []
+    images, background = [], background_color(capture)
     with torch.no_grad():
         for camera in capture.cameras:
-            drawn = rasterize(splats, Cameras.of(camera, device=device), outputs=("rgb",))
+            drawn = rasterize(splats, Cameras.of(camera, device=device), background=background, outputs=("rgb",))
             assert drawn.rgb is not None
             images.append(drawn.rgb[0].cpu().numpy())
     return images
@@ -105,11 +106,12 @@ def _terms(config: FitConfig, visit: int) -> LossTerms:
     return LossTerms(l1=config.loss.l1, ssim=0.0, l2=config.loss.l2)
 
 
-def _psnr(model: Gaussians4D, views: list[StaticView]) -> float:
+def _psnr(descent: Descent, views: list[StaticView]) -> float:
     """Decibel on the settled pixels of the first view."""
     view = views[0]
     with torch.no_grad():
-        drawn = rasterize(model.at(0.0), Cameras.of(view.camera, device=model.device), outputs=("rgb",))
+        cameras = Cameras.of(view.camera, device=descent.model.device)
+        drawn = rasterize(descent.model.at(0.0), cameras, background=descent.background, outputs=("rgb",))
     assert drawn.rgb is not None
     settled = view.weight > 0.5
     if not settled.any():

@@ -49,6 +49,16 @@ def static_views(capture: Capture, stats: Sequence[ClipStatistics], config: Stat
     return views
 
 
+def background_color(capture: Capture) -> tuple[float, float, float]:
+    """Mean colour of the medians: what is shown where no Gaussian is."""
+    means = [
+        statistic.median[clip.valid].mean(0)
+        for clip, statistic in zip(capture.clips, clip_statistics(capture), strict=True)
+    ]
+    red, green, blue = (np.mean(means, axis=0) / 255).round(4).tolist()
+    return red, green, blue
+
+
 class FrameSampler:
     """Random training views of the joint fit: a frame of a camera, whole or cropped to what moves.
 
@@ -103,5 +113,5 @@ class FrameSampler:
             x0, y0, x1, y1 = box
             image, seen = image[y0:y1, x0:x1], clip.camera.crop(*box)
             valid = valid[y0:y1, x0:x1].contiguous() if valid is not None else None
-        target = torch.from_numpy(np.ascontiguousarray(image)).to(self._device)
+        target = torch.from_numpy(image.copy()).to(self._device)
         return View(camera=seen, time_s=float(clip.times[frame]), target=target, weight=valid, pixels=pixels)
