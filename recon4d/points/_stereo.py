@@ -21,10 +21,11 @@ from recon4d.points._rays import pixels_of, ray_directions
 from recon4d.points._workspace import Workspace
 from recon4d.types import Camera
 
-_UNSEEN = np.float32(0.10)  # Cost of a view that does not see a point: worse than a match, better than a mismatch.
-_ALONE = np.float32(0.1)  # Added where no other view sees a point: nothing could ever correct it.
+_FEW = np.float32(0.05)  # Added over the number of views that see a point: agreement of many is no chance.
+_ALONE = np.float32(0.15)  # Where no other view sees a point: nothing could ever correct it.
+_HIDDEN, _RULED_OUT = np.float32(-1), np.float32(-2)
 _TRUNCATE = np.float32(0.25)
-_BENCH_BONUS = np.float32(0.002)  # What other depths must win by against the bench plane, which is known to be there.
+_BENCH_BONUS = np.float32(0.005)  # What other depths must win by against the bench plane, which is known to be there.
 _SMALL_STEP = np.float32(0.008)
 _LARGE_STEP = np.float32(0.06)
 _NEARNESS = np.float32(0.05)  # Cost of the nearest depth over the farthest: what nothing can match is background.
@@ -189,7 +190,7 @@ def _match(
     if others:
         match_costs(picture, packed, sure, rays, (turn, shift, bounds), inverse, cost)
     else:
-        cost.fill(_UNSEEN)
+        cost.fill(_ALONE)
     if workspace.plane is not None:
         _favour_plane(cost, camera, rays, inverse, workspace.plane)
     total = np.zeros_like(cost)
@@ -252,7 +253,7 @@ def _against(camera: Camera, depth: np.ndarray, points: np.ndarray) -> tuple[np.
 
 @kernel(parallel=True)
 def match_costs(picture, others, sure, rays, warps, inverse, cost):
-    """Fills cost [h, w, D]: difference of a picture [h, w, 3] to the others [m, h', w', 3] along its rays.
+    """Fills cost [h, w, D]: difference of a picture [h, w, 4] to the others [m, h', w', 4] along its rays.
 
     Where the others are sure of their depth (sure [m, h', w'], 0 where not), a point behind it counts as occluded, and
     a point in front of it is ruled out.
@@ -260,47 +261,52 @@ def match_costs(picture, others, sure, rays, warps, inverse, cost):
     turn, shift, bounds = warps
     height, width, count = cost.shape
     views = others.shape[0]
-    half = (views + 1) // 2
     for v in prange(height):
-        sorted_ = np.empty(views, np.float32)
+        best = np.empty(views, np.float32)
         start = np.empty((views, 3), np.float32)
         for u in range(width):
-            x, y = rays[v, u, 0], rays[v, u, 1]
             for j in range(views):
                 for k in range(3):
-                    start[j, k] = turn[j, k, 0] * x + turn[j, k, 1] * y + turn[j, k, 2]
-            r, g, b, n = picture[v, u, 0], picture[v, u, 1], picture[v, u, 2], picture[v, u, 3]
+                    start[j, k] = turn[j, k, 0] * rays[v, u, 0] + turn[j, k, 1] * rays[v, u, 1] + turn[j, k, 2]
             for d in range(count):
-                ruled_out = _f4(0)
-                seen_by_any = False
+                seen = 0
+                total = _NEARNESS * _f4(d) / _f4(count)
                 for j in range(views):
-                    z = start[j, 2] + shift[j, 2] * inverse[d]
-                    difference = _UNSEEN
-                    if z > _f4(1e-6):
-                        px = (start[j, 0] + shift[j, 0] * inverse[d]) / z
-                        py = (start[j, 1] + shift[j, 1] * inverse[d]) / z
-                        if px >= 0 and py >= 0 and px < bounds[j, 0] and py < bounds[j, 1]:
-                            seen_by_any = True
-                            color = others[j, int(py), int(px)]
-                            difference = (abs(color[0] - r) + abs(color[1] - g) + abs(color[2] - b)) * _f4(1 / 3)
-                            difference += abs(color[3] - n)
-                            difference = min(difference, _TRUNCATE)
-                            surface = sure[j, int(py), int(px)]
-                            if surface > 0 and z < surface * inverse[d] * _f4(1 - _DENY):
-                                ruled_out = _f4(1)
-                            elif surface > 0 and z > surface * inverse[d] * _f4(1 + _AGREE):
-                                difference = _UNSEEN
-                    slot = j
-                    while slot > 0 and sorted_[slot - 1] > difference:
-                        sorted_[slot] = sorted_[slot - 1]
-                        slot -= 1
-                    sorted_[slot] = difference
-                if not seen_by_any:
-                    ruled_out = _ALONE
-                total = _f4(0)
+                    difference = compare(picture[v, u], others[j], sure[j], start[j], shift[j], bounds[j], inverse[d])
+                    if difference == _RULED_OUT:
+                        total += _f4(1)
+                    elif difference >= 0:
+                        slot = seen
+                        while slot > 0 and best[slot - 1] > difference:
+                            best[slot] = best[slot - 1]
+                            slot -= 1
+                        best[slot] = difference
+                        seen += 1
+                half = (seen + 1) // 2
                 for j in range(half):
-                    total += sorted_[j]
-                cost[v, u, d] = total / _f4(half) + ruled_out + _NEARNESS * _f4(d) / _f4(count)
+                    total += best[j] / _f4(half)
+                cost[v, u, d] = total + (_FEW / _f4(seen) if seen > 0 else _ALONE)
+
+
+@kernel()
+def compare(color, other, sure, start, shift, bounds, inverse):
+    """Difference of a colour [4] to another view's at one depth; _HIDDEN or _RULED_OUT where that view says so."""
+    z = start[2] + shift[2] * inverse
+    if z <= _f4(1e-6):
+        return _HIDDEN
+    px = (start[0] + shift[0] * inverse) / z
+    py = (start[1] + shift[1] * inverse) / z
+    if not (px >= 0 and py >= 0 and px < bounds[0] and py < bounds[1]):
+        return _HIDDEN
+    column, row = int(px), int(py)
+    surface = sure[row, column] * inverse  # z is scaled by the inverse depth, too.
+    if surface > 0 and z < surface * _f4(1 - _DENY):
+        return _RULED_OUT
+    if surface > 0 and z > surface * _f4(1 + _AGREE):
+        return _HIDDEN
+    theirs = other[row, column]
+    difference = (abs(theirs[0] - color[0]) + abs(theirs[1] - color[1]) + abs(theirs[2] - color[2])) * _f4(1 / 3)
+    return min(difference + abs(theirs[3] - color[3]), _TRUNCATE)
 
 
 @kernel(parallel=True)
