@@ -194,7 +194,7 @@ def measure(run: Run) -> dict[str, Any]:
     saved = next(
         event
         for event in map(json.loads, (out / "events.jsonl").read_text().splitlines())
-        if event["event"] == "saved" and event["stage"] == "joint"
+        if event["event"] == "saved" and Path(event["path"]) == out  # Checkpoints and films are saved too.
     )
     row = {"name": run.name, "preset": run.preset, "seconds": round(saved["wall_time_s"] - began, 1)}
     row |= {name: summary(scores[name]) for name in ("heldout_cameras", "heldout_times")}
