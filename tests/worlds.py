@@ -5,8 +5,12 @@ Images are ray-cast here in a few lines of NumPy, so that nothing under test dra
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
 
+import av
 import numpy as np
 
 from recon4d.geometry import look_at
@@ -77,6 +81,42 @@ def capture(
         split=split or SplitRule(),
         input_hash=f"tiny-{cameras}-{seconds}-{rate_hz}-{moving}",
     )
+
+
+def write_capture(source: Capture, folder: Path) -> Path:
+    """Writes a capture as a folder that can be ingested: ``capture.json`` and an H.264 video a camera."""
+    folder.mkdir(parents=True, exist_ok=True)
+    entries = []
+    for clip in source.clips:
+        camera = clip.camera
+        _encode(folder / f"{camera.name}.mp4", clip)
+        entries.append(
+            {
+                "name": camera.name,
+                "video": f"{camera.name}.mp4",
+                "width": camera.width,
+                "height": camera.height,
+                "K": camera.K.tolist(),
+                "pose": {"convention": "T_cam_world", "axes": "opencv", "matrix": camera.T_cam_world.tolist()},
+                "pixel_center": "half",
+            }
+        )
+    heldout = {"cameras": list(source.split.heldout_cameras)}
+    manifest = {"version": 1, "bench_plane": PLANE.tolist(), "heldout": heldout, "cameras": entries}
+    (folder / "capture.json").write_text(json.dumps(manifest), "utf-8")
+    return folder
+
+
+def _encode(path: Path, clip: Clip) -> None:
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("libx264", rate=20, options={"crf": "10"})
+        stream.width, stream.height, stream.pix_fmt = clip.camera.width, clip.camera.height, "yuv420p"
+        stream.codec_context.time_base = Fraction(1, 90_000)
+        for index, time_s in enumerate(clip.times):
+            frame = av.VideoFrame.from_ndarray(clip.frames[index], format="rgb24")
+            frame.pts, frame.time_base = round(time_s * 90_000), Fraction(1, 90_000)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
 
 
 def _cast(camera: Camera, time_s: float | None, dx: float, dy: float) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from recon4d.commands._device import usable
 from recon4d.commands._progress import Painter, stop_on_signal
 from recon4d.errors import ConfigError
 
@@ -38,7 +39,7 @@ def render(
     from recon4d.scene import load
     from recon4d.show import VideoConfig, picture, video
 
-    loaded = load(scene)
+    loaded, device = load(scene), usable(device)
     if kind == "picture":
         print(picture(loaded, out, camera=camera, time_s=time_s, device=device))
         return 0
@@ -105,7 +106,7 @@ def score(
     from recon4d.score import ScoreConfig
     from recon4d.score import score as score_scene
 
-    loaded = load(scene)
+    loaded, device = load(scene), usable(device)
     with (
         tempfile.TemporaryDirectory(prefix="recon4d-") as workdir,
         stop_on_signal() as should_stop,

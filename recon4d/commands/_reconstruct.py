@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from recon4d.commands._device import usable
 from recon4d.commands._progress import Painter, stop_on_signal
 from recon4d.errors import ConfigError
 
@@ -58,14 +59,17 @@ def reconstruct(
         if threads < 1:
             raise ConfigError(f"--threads is {threads}; it must be 1 or more")
         jit.use_threads(threads)
+    device = usable(device)
     config = _config(preset, seed, heldout_cameras, set)
-    is_manifest = len(captures) == 1 and captures[0].is_file()
-    if not captures:
+    names = list(captures)
+    if not names:
         raise ConfigError("no capture was given; name a folder that holds capture.json")
-    if len(captures) > 1 or is_manifest:
-        names = read_manifest(captures[0]) if is_manifest else list(captures)
-        return _several(names, out, config, device, quiet, json)
-    return _one(captures[0], out, config, device, resume, quiet, json)
+    is_manifest = len(names) == 1 and names[0].is_file()
+    if len(names) > 1 or is_manifest:
+        if resume:
+            raise ConfigError("--resume is for one capture; several go on with what their folders hold anyway")
+        return _several(read_manifest(names[0]) if is_manifest else names, out, config, device, quiet, json)
+    return _one(names[0], out, config, device, resume, quiet, json)
 
 
 def _config(

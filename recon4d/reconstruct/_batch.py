@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from recon4d.errors import ConfigError, Recon4DError, Stopped
+from recon4d.errors import ConfigError, OutputError, Recon4DError, Stopped
 from recon4d.events import OnEvent, ShouldStop, ignore, never
 from recon4d.reconstruct._config import ReconstructConfig
 from recon4d.reconstruct._reconstruct import reconstruct
@@ -36,7 +36,12 @@ def read_manifest(path: Path) -> list[Path]:
     Raises:
         ConfigError: the file is no such list, or names nothing.
     """
-    text = path.read_text()
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path} cannot be read as a manifest: {error}; give capture folders, or a .json or .txt list of them"
+        ) from error
     if path.suffix == ".json":
         try:
             names = json.loads(text)
@@ -65,8 +70,11 @@ def batch(
 
     Every result is yielded and appended to ``out/results.jsonl`` as soon as it is known. A stop request ends the
     present capture with a checkpoint and leaves out the rest.
+
+    Raises:
+        OutputError: ``out`` cannot be written.
     """
-    out.mkdir(parents=True, exist_ok=True)
+    _append(out / "results.jsonl")
     for capture, target in zip(captures, _targets(captures, out), strict=True):
         try:
             result = reconstruct(capture, target, config, device=device, on_event=on_event, should_stop=should_stop)
@@ -75,11 +83,20 @@ def batch(
             item = BatchItem(
                 capture=str(capture), out=str(target), ok=False, exit_code=error.exit_code, error=str(error)
             )
-        with open(out / "results.jsonl", "a") as file:
-            file.write(json.dumps(asdict(item)) + "\n")
+        _append(out / "results.jsonl", item)
         yield item
         if item.exit_code == Stopped.exit_code:
             return
+
+
+def _append(path: Path, *items: BatchItem) -> None:
+    """Adds a line for each item; without any, says early whether that would be possible."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.writelines(json.dumps(asdict(item)) + "\n" for item in items)
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}; choose another --out") from error
 
 
 def _targets(captures: Sequence[Path], out: Path) -> list[Path]:

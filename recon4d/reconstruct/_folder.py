@@ -38,12 +38,16 @@ class RunFolder:
         try:
             self._claim()
         except OSError as error:
+            self._close()
             raise OutputError(
                 f"cannot write to the output folder {self.path}: {error.strerror or error}; choose another with --out"
             ) from error
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def _close(self) -> None:
         for file in (self._log, self._lock):
             if file is not None:
                 file.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -52,7 +55,7 @@ def fit(
         config,
         device=device,
         checkpoint=workdir / "joint.safetensors" if workdir else None,
-        key=capture.input_hash,
+        key=_key(capture, config),
         on_event=on_event,
         should_stop=should_stop,
     )
@@ -68,3 +71,9 @@ def fit(
         software=__version__,
         background=background_color(capture),
     )
+
+
+def _key(capture: Capture, config: FitConfig) -> str:
+    """Names all that a joint fit depends on, so that a checkpoint of another one is not taken up."""
+    facts = [__version__, capture.input_hash, asdict(capture.split), config.to_json()]
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from recon4d.errors import Stopped
-from recon4d.events import Finished, OnEvent, Progress, ShouldStop, Started, ignore, never
+from recon4d.events import Finished, OnEvent, Progress, ShouldStop, Started, Warned, ignore, never
 from recon4d.loss import LossTerms
 from recon4d.model import Gaussians4D
 from recon4d.points import StaticView, Workspace, static_seeds
@@ -60,15 +60,21 @@ def fit_static(
             descent.step(targets[k % len(targets)], _terms(config, k // len(targets)), costs, 0.1 ** (k / steps))
         loss, good = descent.end_round(step + size)
         if not good:
+            on_event(Warned(stage="static", message=f"numbers went wrong before step {step + size}: rolled back"))
             continue
         step += size
         elapsed = time.monotonic() - begun
         on_event(
             Progress(
-                stage="static", step=step, total=steps, eta_s=elapsed / step * (steps - step), loss=loss, splats=len(seeds),
+                stage="static",
+                step=step,
+                total=steps,
+                eta_s=elapsed / step * (steps - step),
+                loss=loss,
+                splats=len(seeds),
                 psnr=_psnr(descent, views),
             )
-        )  # fmt: skip
+        )
     on_event(Finished(stage="static", seconds=time.monotonic() - begun))
     return model.to("cpu").to_pools()[0]
 
