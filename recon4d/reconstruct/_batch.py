@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -101,10 +102,9 @@ def _append(path: Path, *items: BatchItem) -> None:
 
 def _targets(captures: Sequence[Path], out: Path) -> list[Path]:
     """One folder a capture; equal names are numbered."""
-    used: dict[str, int] = {}
-    targets = []
+    targets: list[Path] = []
     for capture in captures:
         name = capture.resolve().name
-        used[name] = used.get(name, 0) + 1
-        targets.append(out / (name if used[name] == 1 else f"{name}-{used[name]}"))
+        numbered = (out / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
+        targets.append(next(target for target in numbered if target not in targets))
     return targets

@@ -8,6 +8,7 @@ import json
 import os
 import resource
 import sys
+from io import FileIO
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -32,7 +33,7 @@ class RunFolder:
         self.peak_anonymous_mib = 0.0
         self._on_event = on_event
         self._lock: TextIO | None = None
-        self._log: TextIO | None = None
+        self._log: FileIO | None = None
 
     def __enter__(self) -> RunFolder:
         try:
@@ -60,8 +61,7 @@ class RunFolder:
         """Appends the event to ``events.jsonl`` and passes it on."""
         assert self._log is not None
         try:
-            self._log.write(json.dumps(to_json(event)) + "\n")
-            self._log.flush()
+            self._log.write((json.dumps(to_json(event)) + "\n").encode())
         except OSError as error:
             raise OutputError(f"cannot write {self.path / 'events.jsonl'}: {error.strerror or error}") from error
         self.peak_anonymous_mib = max(self.peak_anonymous_mib, anonymous_mib())
@@ -95,7 +95,8 @@ class RunFolder:
             ) from None
         self.work.mkdir(exist_ok=True)
         (self.path / _MARK).write_text(json.dumps({"format": "recon4d-run", "software": __version__}))
-        self._log = open(self.path / "events.jsonl", "a")  # noqa: SIM115 - held until __exit__.
+        # Unbuffered: a line that finds the disk full must not be tried again on closing.
+        self._log = open(self.path / "events.jsonl", "ab", buffering=0)  # noqa: SIM115 - held until __exit__.
 
 
 def digest(*parts: Any) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from recon4d.errors import Stopped
+from recon4d.errors import OutputError, Stopped
 from recon4d.events import Finished, OnEvent, Progress, Saved, ShouldStop, Started, Warned, ignore, never
 from recon4d.files import read_tensors, write_tensors
 from recon4d.loss import LossTerms
@@ -79,9 +79,13 @@ class _Joint:
             facts = {"step": self.step, "key": self.key, "rng": dict(self.rng.bit_generator.state)}
             write_tensors(self.path, self.descent.state_dict(), facts)
 
-    def resume(self) -> bool:
-        """Goes on from the checkpoint when there is one of this very fit."""
-        found = read_tensors(self.path) if self.path is not None else None
+    def resume(self, on_event: OnEvent) -> bool:
+        """Goes on from the checkpoint when there is a sound one of this very fit."""
+        try:
+            found = read_tensors(self.path) if self.path is not None else None
+        except OutputError as error:
+            on_event(Warned(stage="joint", message=f"no going on from the checkpoint, the fit starts anew: {error}"))
+            return False
         if found is None or found[1]["key"] != self.key:
             return False
         self.descent.load_state_dict(found[0])
@@ -126,7 +130,7 @@ def fit_joint(
         foreground, rate_hz=config.train_hz, whole_every=config.joint.whole_every, rng=rng, device=model.device
     )
     joint = _Joint(descent=descent, sampler=sampler, rng=rng, config=config, path=checkpoint, key=key)
-    resumed = joint.resume()
+    resumed = joint.resume(on_event)
     detail = f"{len(model)} Gaussians" + (f", resumed at step {joint.step}" if resumed else "")
     on_event(Started(stage="joint", total=config.joint.steps, detail=detail))
     _run(joint, on_event, should_stop)

@@ -39,7 +39,7 @@ def test_presets_grow_and_balanced_is_the_default() -> None:
 
 
 def test_an_unknown_preset_names_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="'best'.*fast, balanced, quality"):
+    with pytest.raises(ConfigError, match=r"'best'.*fast, balanced, quality"):
         preset("best")  # type: ignore[arg-type]
 
 

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +19,7 @@ from recon4d.errors import Stopped
 from recon4d.events import Event, Finished, Progress, Saved, Started, Warned
 from recon4d.model import Gaussians4D
 from recon4d.raster import rasterize
-from recon4d.train import FitConfig, fit
+from recon4d.train import FitConfig, JointConfig, fit, fit_joint
 from recon4d.types import Cameras, Capture, DynamicPool, Scene4D, SplitRule, StaticPool
 from tests import worlds
 
@@ -164,6 +165,24 @@ def test_a_stopped_fit_goes_on_to_the_same_scene(fitted: Fitted, config: FitConf
     assert "resumed at step 200" in next(e.detail for e in joint if isinstance(e, Started))
     assert [e.step for e in joint if isinstance(e, Progress)] == [220]
     assert_same(scene, fitted.scene)
+
+
+def test_a_damaged_checkpoint_is_said_and_not_used(prepared: Any, config: FitConfig, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "joint.safetensors"
+    checkpoint.write_bytes(b"cut short")
+    events: list[Event] = []
+    fit_joint(
+        prepared.capture,
+        prepared.static,
+        prepared.dynamic,
+        prepared.foreground,
+        replace(config, joint=JointConfig(steps=20)),
+        checkpoint=checkpoint,
+        on_event=events.append,
+    )
+    (warning,) = [e for e in events if isinstance(e, Warned)]
+    assert "joint.safetensors is damaged" in warning.message
+    assert [e.step for e in events if isinstance(e, Progress)] == [20]
 
 
 @pytest.mark.parametrize("stage", ["static", "seeds"])

@@ -93,7 +93,7 @@ def test_a_loss_that_stays_broken_ends_the_fit(
     prepared: Any, config: FitConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     poison_loss(monkeypatch, lambda call: call > 100 and (call - 1) % 100 == 41)
-    with pytest.raises(TrainingDiverged, match="step 142: 'loss' is not finite.*recon4d check") as refused:
+    with pytest.raises(TrainingDiverged, match=r"step 142: 'loss' is not finite.*recon4d check") as refused:
         run(prepared, config)
     assert (refused.value.step, refused.value.tensor) == (142, "loss")
 
