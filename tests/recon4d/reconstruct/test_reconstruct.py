@@ -79,8 +79,8 @@ def test_scores_hold_what_the_readme_promises(finished: Any) -> None:
     assert scores["fit_seconds"] == pytest.approx(sum(scores["seconds"][s] for s in ("static", "seeds", "joint")))
     assert 50 < scores["peak_anonymous_mib"] <= scores["peak_rss_mib"]
     assert scores["splats"] == load(finished.out).splats
-    # MEASURED_SCORES
-    assert scores["heldout_times"]["psnr_moving"] > scores["predictors"]["temporal_median"]["psnr_moving"] + 5
+    # Measured 21.0 and 11.5 dB.
+    assert scores["heldout_times"]["psnr_moving"] > scores["predictors"]["temporal_median"]["psnr_moving"] + 6
 
 
 def test_events_are_the_same_in_the_file_and_in_the_ear(finished: Any) -> None:

@@ -78,9 +78,9 @@ def fitted(config: FitConfig, tmp_path_factory: pytest.TempPathFactory) -> Fitte
 def test_it_draws_what_moves_and_not_only_what_stands(fitted: Fitted) -> None:
     whole = psnr_moving(fitted.scene, fitted.division, dynamic=True)
     static = psnr_moving(fitted.scene, fitted.division, dynamic=False)
-    # MEASURED_FIT
-    assert whole > static + 5
-    assert whole > 16
+    # Measured 20.3 and 10.7 dB.
+    assert whole > static + 6
+    assert whole > 18
 
 
 def test_the_scene_says_where_it_comes_from(fitted: Fitted, config: FitConfig) -> None:
@@ -140,8 +140,8 @@ def test_another_seed_gives_another_scene(fitted: Fitted, config: FitConfig, tmp
     other = fit(fitted.division.train, replace(config, seed=1), workdir=tmp_path, on_event=events.append)
     assert not any("resumed" in e.detail for e in events if isinstance(e, Started))
     assert not torch.equal(other.static.means, fitted.scene.static.means)
-    # MEASURED_SEED
-    assert psnr_moving(other, fitted.division, dynamic=True) > 16
+    # Measured 20.4 dB.
+    assert psnr_moving(other, fitted.division, dynamic=True) > 18
 
 
 def stop_at(config: FitConfig, capture: Capture, workdir: Path, step: int) -> list[Event]:
