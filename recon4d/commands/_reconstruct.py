@@ -76,7 +76,6 @@ def _config(
     preset: Any, seed: int | None, heldout_cameras: tuple[str, ...] | None, assignments: tuple[str, ...]
 ) -> Any:
     from recon4d.reconstruct import ReconstructConfig
-    from recon4d.types import SplitRule
 
     config = ReconstructConfig.of(preset)
     for assignment in assignments:
@@ -84,7 +83,7 @@ def _config(
     if seed is not None:
         config = config.with_value(f"fit.seed={seed}")
     if heldout_cameras is not None:
-        config = replace(config, split=SplitRule(heldout_cameras=heldout_cameras))
+        config = replace(config, heldout_cameras=heldout_cameras)
     return config
 
 

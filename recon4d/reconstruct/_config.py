@@ -21,6 +21,8 @@ class ReconstructConfig:
     score: ScoreConfig = field(default_factory=ScoreConfig)
     split: SplitRule | None = None
     """What is held out; None follows the capture's own rule."""
+    heldout_cameras: tuple[str, ...] | None = None
+    """Cameras that the rule is to hold out instead of its own; None leaves it as it is."""
     videos: bool = True
     """Whether to film the scene for the report."""
 
@@ -28,6 +30,11 @@ class ReconstructConfig:
     def of(cls, name: Preset) -> ReconstructConfig:
         """The configuration of a preset."""
         return cls(fit=preset(name))
+
+    def rule(self, own: SplitRule) -> SplitRule:
+        """What is held out of a capture with a rule of its own."""
+        rule = self.split or own
+        return rule if self.heldout_cameras is None else replace(rule, heldout_cameras=self.heldout_cameras)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -107,7 +107,7 @@ class _Run:
             should_stop=self.should_stop,
         )
         self.seconds["ingest"] = time.monotonic() - begun
-        division = divide(capture, self.config.split)
+        division = divide(capture, self.config.rule(capture.split))
         scene = self._fit(capture, division)
         scores = self._score(scene, division)
         return Result(scene=self.folder.path, report=self._report(scene, division, scores), scores=scores)

@@ -9,6 +9,7 @@ import pytest
 from recon4d.errors import ConfigError
 from recon4d.reconstruct import ReconstructConfig
 from recon4d.train import preset
+from recon4d.types import SplitRule
 
 
 def test_a_preset_decides_the_fit_alone() -> None:
@@ -19,6 +20,16 @@ def test_a_preset_decides_the_fit_alone() -> None:
 def test_the_whole_configuration_is_plain_json() -> None:
     config = ReconstructConfig.of("quality")
     assert json.loads(json.dumps(config.to_json()))["fit"]["joint"]["steps"] == config.fit.joint.steps
+
+
+def test_other_heldout_cameras_leave_the_rest_of_the_rule() -> None:
+    own = SplitRule(heldout_cameras=("a",), every=5, guard_s=0.2)
+    assert ReconstructConfig().rule(own) == own
+    assert ReconstructConfig(heldout_cameras=("b", "c")).rule(own) == SplitRule(
+        heldout_cameras=("b", "c"), every=5, guard_s=0.2
+    )
+    assert ReconstructConfig(heldout_cameras=()).rule(own).heldout_cameras == ()
+    assert ReconstructConfig(split=SplitRule(every=0)).rule(own) == SplitRule(every=0)
 
 
 def test_one_value_is_changed_and_nothing_else() -> None:
@@ -41,7 +52,7 @@ def test_one_value_is_changed_and_nothing_else() -> None:
         ("fit.joint.steps", "no assignment; write NAME=VALUE"),
         ("=3", "no configuration field"),
         ("fit.joint.stepz=3", r"'fit\.joint\.stepz'; 'stepz' is none of.*steps"),
-        ("fitt.joint=3", "'fitt' is none of fit, ingest, score, split, videos"),
+        ("fitt.joint=3", "'fitt' is none of fit, heldout_cameras, ingest, score, split, videos"),
         ("fit.joint=3", "is a group; it holds.*steps"),
         ("fit.joint.steps.more=3", "'steps' is a value and holds no fields"),
         ("fit.joint.steps=many", "of the kind int, like 10000; it is 'many'"),
