@@ -92,18 +92,24 @@ def _is_sure(surface: _Surface, workspace: Workspace) -> np.ndarray:
 def _with_background(
     cameras: list[Camera], depths: list[np.ndarray], sure: list[np.ndarray], workspace: Workspace
 ) -> list[np.ndarray]:
-    """What nobody is sure of is put on a sphere around the workspace, behind all cameras and all that is sure."""
+    """What nobody is sure of is put on the bench plane, or where a ray does not meet it, on a sphere around the
+    workspace, behind all cameras and all that is sure."""
     rays = [ray_directions(c, *np.mgrid[: c.height, : c.width][::-1]).astype(np.float64) for c in cameras]
     offsets = [camera.center_w - workspace.focus_w for camera in cameras]
     distances = [
         np.linalg.norm(o + d[s][:, None] * r[s], axis=1) for o, d, r, s in zip(offsets, depths, rays, sure, strict=True)
     ]
-    known = np.concatenate(distances)
-    radius = max(_BEHIND_CAMERAS * max(np.linalg.norm(o) for o in offsets), *np.percentile(known, [_FARTHEST]))
+    radius = _BEHIND_CAMERAS * max(float(np.linalg.norm(offset)) for offset in offsets)
+    if len(known := np.concatenate(distances)):
+        radius = max(radius, float(np.percentile(known, _FARTHEST)))
     filled = []
     for offset, depth, ray, known_here in zip(offsets, depths, rays, sure, strict=True):
         a, b = (ray**2).sum(-1), ray @ offset
         background = (np.sqrt(b * b - a * (offset @ offset - radius**2)) - b) / a
+        if workspace.plane is not None:
+            height = workspace.height_above_plane(offset + workspace.focus_w)
+            bench = -height / np.where(np.abs(slope := ray @ workspace.plane[:3]) > 1e-9, slope, 1e-9)
+            background = np.where((bench > 0) & (bench < background), bench, background)
         filled.append(np.where(known_here, depth, background).astype(np.float32))
     return filled
 

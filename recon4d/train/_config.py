@@ -45,12 +45,12 @@ class StaticConfig:
     """Gaussians of the static pool."""
     steps: int = 1200
     """One view each."""
-    rates: RateConfig = field(default_factory=lambda: RateConfig(means=5e-3))
+    rates: RateConfig = field(default_factory=lambda: RateConfig(means=1e-3))
     settled_spread: float = 0.04
     """Temporal standard deviation at which a pixel's weight is one half: what moves must not leak in."""
     least_weight: float = 0.02
     """Weight of pixels that never settle, so that the hole behind them is still filled."""
-    opacity_cost: float = 1e-3
+    opacity_cost: float = 1e-2
     """Of the mean opacity: removes Gaussians that no view needs."""
 
 

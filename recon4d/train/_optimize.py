@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from recon4d.errors import TrainingDiverged
-from recon4d.geometry import SH_C0
+from recon4d.geometry import SH_C0, SH_C1
 from recon4d.loss import LossTerms, image_loss
 from recon4d.model import Gaussians4D, RowAdam
 from recon4d.raster import rasterize
@@ -21,6 +22,9 @@ Color = tuple[float, float, float]
 ROUND = 100
 """Steps between looks at the numbers: each look makes a device wait for its queue."""
 _ROLLBACKS = 3
+_HARMONIC_LIMIT = 0.1  # Of the colour, a channel and harmonic.
+_LARGEST = 0.2  # Standard deviation, as a share of the workspace's distance.
+_LONGEST = 15.0  # Longest over shortest axis.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +62,13 @@ class Descent:
     ) -> None:
         self.model = model
         self.background = background
+        self._distance_m = distance_m
         self.optimizer = RowAdam(model.params)
         self._static_rates = _rate_vector(model, rates[0], distance_m)
         self._dynamic_rates = _rate_vector(model, rates[1], distance_m)
         self._brake = 1.0
         self._failures = 0
+        self._rng = np.random.default_rng(0)
         self._losses: list[Tensor] = []
         self._good = self._snapshot()
 
@@ -72,7 +78,8 @@ class Descent:
             view.time_s, view.camera, opacity_cost=costs.dynamic, static_opacity_cost=costs.static
         )
         cameras = Cameras.of(view.camera, device=self.model.device)
-        drawn = rasterize(slice_.splats, cameras, background=self.background, outputs=("rgb",))
+        behind = tuple(self._rng.random(3).tolist())
+        drawn = rasterize(slice_.splats, cameras, background=behind, outputs=("rgb",))
         assert drawn.rgb is not None
         loss = image_loss(drawn.rgb[0], view.target, weight=view.weight, terms=terms, pixels=view.pixels)
         loss.backward()
@@ -100,6 +107,7 @@ class Descent:
         self._losses = []
         culprit = self._not_finite(losses, step)
         if culprit is None:
+            _keep_plausible(self.model, self._distance_m)
             self._failures = 0
             self._good = self._snapshot()
             return float(losses.mean()), True
@@ -145,6 +153,19 @@ class Descent:
         brake = self._brake
         self.load_state_dict(self._good)
         self._brake = brake
+
+
+def _keep_plausible(model: Gaussians4D, distance_m: float) -> None:
+    """Brings back values that training views do not forbid but that no surface has, and other views would show.
+
+    Colours stay in [0, 1], harmonics faint, Gaussians no needles and no larger than a share of the workspace.
+    """
+    columns, params = model.layout.columns, model.params
+    params[:, columns["sh_dc"]].clamp_(-0.5 / SH_C0, 0.5 / SH_C0)
+    params[:, columns["sh_rest"]].clamp_(-_HARMONIC_LIMIT / SH_C1, _HARMONIC_LIMIT / SH_C1)
+    scales = params[:, columns["log_scale"]]
+    scales.clamp_max_(math.log(_LARGEST * distance_m))
+    scales.copy_(torch.maximum(scales, scales.amax(1, keepdim=True) - math.log(_LONGEST)))
 
 
 def _rate_vector(model: Gaussians4D, rates: RateConfig, distance_m: float) -> Tensor:

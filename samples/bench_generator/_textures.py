@@ -41,9 +41,9 @@ def bench_top(rng: Generator, size_m: tuple[float, float], metres_per_texel: flo
     wood = np.array([0.80, 0.76, 0.68]) * rng.uniform(0.92, 1.04) + rng.uniform(-0.03, 0.03, 3) * [0.3, 1.0, 1.0]
     grain = 0.6 * smooth_noise(rng, shape, (9, 120)) + 0.4 * smooth_noise(rng, shape, (16, 260))
     stain = smooth_noise(rng, shape, (70, 70))
-    plank = np.repeat(rng.uniform(0.88, 1.0, 8), -(-rows // 8))[:rows, None]
+    plank = np.repeat(rng.uniform(0.88, 1.0, 16), -(-rows // 16))[:rows, None]
     image = wood * (plank * (0.80 + 0.22 * grain) * (0.92 + 0.10 * stain))[..., None]
-    for _ in range(34):
+    for _ in range(round(31 * size_m[0] * size_m[1])):
         image = _mark(image, rng)
     return to_8bit(cv2.GaussianBlur(image.astype(np.float32), (0, 0), 1.2))
 
@@ -88,12 +88,10 @@ def block_surface(rng: Generator, size: int = 128) -> np.ndarray:
     return to_8bit(np.array([0.95, 0.10, 0.07]) * (1.0 - 0.30 * pattern)[..., None])
 
 
-def tiles(rng: Generator, colour: np.ndarray, count: int, size: int = 512) -> np.ndarray:
-    """Floor or wall: ``count`` x ``count`` tiles of slightly different tone, with joints and clouds."""
-    tone = cv2.resize(rng.uniform(0.78, 1.0, (count, count)), (size, size), interpolation=cv2.INTER_NEAREST)
-    side = size / count
-    v, u = np.mgrid[0:size, 0:size] % side / side
-    joint = np.maximum(np.abs(u - 0.5), np.abs(v - 0.5)) > 0.47
-    clouds = smooth_noise(rng, (size, size), (size / 24, size / 24))
-    image = colour * (tone * (0.82 + 0.18 * clouds) * np.where(joint, 0.8, 1.0))[..., None]
-    return to_8bit(cv2.GaussianBlur(image.astype(np.float32), (0, 0), 1.0))
+def painted(rng: Generator, colour: np.ndarray, size: int = 256) -> np.ndarray:
+    """Floor or wall of a laboratory: one coat of paint with faint, wide clouds.
+
+    Parts of the room are seen by held-out cameras alone; a strong pattern there could be known to nobody.
+    """
+    clouds = smooth_noise(rng, (size, size), (size / 8, size / 8))
+    return to_8bit(colour * (0.94 + 0.06 * clouds)[..., None])

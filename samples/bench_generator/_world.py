@@ -20,10 +20,10 @@ from bench_generator._motion import (
     Motion,
 )
 from bench_generator._rig import RigCamera
-from bench_generator._textures import bench_top, block_surface, free_colour, surface, tiles
+from bench_generator._textures import bench_top, block_surface, free_colour, painted, surface
 from recon4d.geometry import OPENGL_TO_OPENCV
 
-BENCH_M = (0.9, 1.2)
+BENCH_M = (1.8, 2.4)
 """Along x (away from the arm) and along y."""
 ROOM_M = 2.2
 """Half the room's side."""
@@ -51,9 +51,10 @@ def build_world(config: BenchConfig, motion: Motion, rig: tuple[RigCamera, ...],
         assets.append(f'<material name="{name}" texture="{name}" specular="{specular}" shininess="0.3"/>')
 
     material("top", bench_top(paint, BENCH_M), "2d")
-    material("floor", tiles(paint, free_colour(paint, (0.05, 0.2), (0.5, 0.65)), 11), "2d")
+    material("floor", painted(paint, free_colour(paint, (0.05, 0.15), (0.6, 0.7))), "2d")
+    walls = free_colour(paint, (0.03, 0.12), (0.65, 0.78))
     for side in range(4):
-        material(f"wall{side}", tiles(paint, free_colour(paint, (0.03, 0.15), (0.62, 0.8)), 6), "2d")
+        material(f"wall{side}", painted(paint, walls), "2d")
     material("block", block_surface(paint), "cube")
     for i, (kind, size, position, yaw) in enumerate(_layout(layout, motion)):
         material(f"thing{i}", surface(paint, free_colour(paint, (0.35, 0.9), (0.45, 0.85))), "cube", 0.15)
