@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -56,8 +57,9 @@ def reconstruct(
     from recon4d.reconstruct import read_manifest
 
     if threads is not None:
-        if threads < 1:
-            raise ConfigError(f"--threads is {threads}; it must be 1 or more")
+        cores = os.cpu_count() or 1
+        if not 1 <= threads <= cores:
+            raise ConfigError(f"--threads is {threads}; it must lie between 1 and {cores}, this machine's cores")
         jit.use_threads(threads)
     device = usable(device)
     config = _config(preset, seed, heldout_cameras, set)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -60,10 +61,17 @@ def _assign(config: Any, path: list[str], text: str, full: str) -> Any:  # Any c
     if hasattr(value, "__dataclass_fields__"):
         if not rest:
             raise ConfigError(f"'{full}' is a group; it holds {', '.join(sorted(vars(value)))}")
-        return replace(config, **{name: _assign(value, rest, text, full)})
+        return _replaced(config, name, _assign(value, rest, text, full), full)
     if rest:
         raise ConfigError(f"'{full}': '{name}' is a value and holds no fields")
-    return replace(config, **{name: _parse(value, text, full)})
+    return _replaced(config, name, _parse(value, text, full), full)
+
+
+def _replaced(config: Any, name: str, value: Any, full: str) -> Any:
+    try:
+        return replace(config, **{name: value})
+    except ValueError as error:  # What records of other rooms say of a value out of range.
+        raise ConfigError(f"{full}: {error}") from error
 
 
 def _parse(present: Any, text: str, full: str) -> Any:  # Whatever kind the present value has.
@@ -74,7 +82,10 @@ def _parse(present: Any, text: str, full: str) -> Any:  # Whatever kind the pres
         if isinstance(present, int):
             return int(text)
         if isinstance(present, float):
-            return float(text)
+            value = float(text)
+            if math.isfinite(value):
+                return value
+            raise ConfigError(f"{full} must be finite; it is '{text}'")
     except (ValueError, KeyError):
         raise ConfigError(
             f"{full} must be of the kind {type(present).__name__}, like {present}; it is '{text}'"

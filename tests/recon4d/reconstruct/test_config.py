@@ -58,6 +58,8 @@ def test_one_value_is_changed_and_nothing_else() -> None:
         ("fit.joint.steps=many", "of the kind int, like 10000; it is 'many'"),
         ("fit.joint.steps=1.5", "of the kind int"),
         ("fit.loss.l1=big", "of the kind float"),
+        ("fit.loss.l1=inf", "must be finite; it is 'inf'"),
+        ("fit.loss.l1=-1", r"fit\.loss\.l1: LossTerms\.l1 must be finite and at least 0; it is -1"),
         ("videos=maybe", "of the kind bool"),
         ("split=none", "cannot be set this way"),
         ("fit.joint.steps=0", r"joint\.steps is 0; it must lie between"),
