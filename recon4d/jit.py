@@ -38,15 +38,10 @@ def cold() -> list[str]:
 def use_threads(count: int) -> None:
     """Sets the threads that CPU kernels and torch's CPU operations use in this process."""
     import torch
+    from numba.np.ufunc.parallel import get_thread_count
 
     torch.set_num_threads(count)
-    set_num_threads(min(count, _available_threads()))
-
-
-def _available_threads() -> int:
-    from numba import config
-
-    return int(config.NUMBA_NUM_THREADS)
+    set_num_threads(min(count, get_thread_count()))
 
 
 def _is_cached(dispatcher: Any) -> bool:

@@ -371,7 +371,8 @@ class Scene4D:
                     raise SceneError(f"{type(pool).__name__}.{name} has {value.shape[0]} rows; means has {n}")
         if self.static.sh.shape[1:] != self.dynamic.sh.shape[1:]:
             raise SceneError(
-                f"static and dynamic SH differ in shape: {tuple(self.static.sh.shape[1:])}, {tuple(self.dynamic.sh.shape[1:])}"
+                "static and dynamic SH differ in shape:"
+                f" {tuple(self.static.sh.shape[1:])}, {tuple(self.dynamic.sh.shape[1:])}"
             )
 
     @property

@@ -76,12 +76,13 @@ def dynamic_seeds(
     ]
     runs = Runs.concatenate(samples).top(int(1.15 * config.count))
     flows = Flows(foreground, gap_s=config.flow_s)
+    seeder = _Seeder(foreground, flows, key_frames, workspace, config, runs, rng)
     parts: list[dict[str, np.ndarray]] = []
     groups = _by_frame(runs)
     for number, (camera, chosen, rows) in enumerate(groups):
         if should_stop():
             raise Stopped("stopped while seeding; rerun to start this stage again")
-        parts.append(_seed_frame(foreground, flows, key_frames, workspace, config, runs, camera, chosen, rows, rng))
+        parts.append(seeder.seed(camera, chosen, rows))
         if number % 20 == 0:
             on_event(Progress(stage="seeds", step=number, total=len(groups)))
     return _pool(parts, config, sh_degree, rng)
@@ -97,43 +98,44 @@ def _by_frame(runs: Runs) -> list[tuple[int, int, np.ndarray]]:
     return [(int(runs.camera[rows[0]]), int(runs.chosen[rows[0]]), rows) for rows in np.split(order, cuts)]
 
 
-def _seed_frame(
-    foreground: Foreground,
-    flows: Flows,
-    key_frames: Sequence[np.ndarray],
-    workspace: Workspace,
-    config: DynamicSeedConfig,
-    runs: Runs,
-    camera: int,
-    chosen: int,
-    rows: np.ndarray,
-    rng: np.random.Generator,
-) -> dict[str, np.ndarray]:
-    clip = foreground.clips[camera]
-    frame = int(key_frames[camera][chosen])
-    u, v = runs.pixel[rows] % clip.camera.width, runs.pixel[rows] // clip.camera.width
-    depth, found = hull_depths(foreground, camera, frame, u, v, workspace, HullConfig(), rng)
-    u, v, depth, rows = u[found], v[found], depth[found], rows[found]
+@dataclass(frozen=True)
+class _Seeder:
+    """Makes the seeds of one frame after the other."""
 
-    times = clip.times[key_frames[camera]]
-    first, last = runs.first[rows], runs.last[rows]
-    begin = times[first] - np.where(first == 0, config.beyond_s, 0)
-    end = times[last] + np.where(last == len(times) - 1, config.beyond_s, 0)
-    rests = last - first + 1 >= config.rest_frames
-    points = clip.camera.center_w + depth[:, None] * ray_directions(clip.camera, u, v)
-    velocities = scene_flow(foreground, flows, camera, frame, u, v, points)
-    speed = np.linalg.norm(velocities, axis=1, keepdims=True)
-    velocities *= np.minimum(1, config.max_speed_m_s / np.maximum(speed, 1e-9))
-    velocities[rests] = 0
-    size = config.size_px * clip.camera.width / 480 * depth / clip.camera.K[0, 0]
-    return {
-        "means": points,
-        "colors": clip.frames[frame][v, u] / 255.0,
-        "sizes": size,
-        "velocities": velocities,
-        "centers_s": np.where(rests, (begin + end) / 2, clip.times[frame]),
-        "radii_s": np.where(rests, (end - begin) / 2, config.radius_s),
-    }
+    foreground: Foreground
+    flows: Flows
+    key_frames: Sequence[np.ndarray]
+    workspace: Workspace
+    config: DynamicSeedConfig
+    runs: Runs
+    rng: np.random.Generator
+
+    def seed(self, camera: int, chosen: int, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Columns of the seeds that some rows of ``runs``, all of one key frame, become."""
+        clip, runs, config = self.foreground.clips[camera], self.runs, self.config
+        frame = int(self.key_frames[camera][chosen])
+        u, v = runs.pixel[rows] % clip.camera.width, runs.pixel[rows] // clip.camera.width
+        depth, found = hull_depths(self.foreground, camera, frame, u, v, self.workspace, HullConfig(), self.rng)
+        u, v, depth, rows = u[found], v[found], depth[found], rows[found]
+
+        times = clip.times[self.key_frames[camera]]
+        first, last = runs.first[rows], runs.last[rows]
+        begin = times[first] - np.where(first == 0, config.beyond_s, 0)
+        end = times[last] + np.where(last == len(times) - 1, config.beyond_s, 0)
+        rests = last - first + 1 >= config.rest_frames
+        points = clip.camera.center_w + depth[:, None] * ray_directions(clip.camera, u, v)
+        velocities = scene_flow(self.foreground, self.flows, camera, frame, u, v, points)
+        speed = np.linalg.norm(velocities, axis=1, keepdims=True)
+        velocities *= np.minimum(1, config.max_speed_m_s / np.maximum(speed, 1e-9))
+        velocities[rests] = 0
+        return {
+            "means": points,
+            "colors": clip.frames[frame][v, u] / 255.0,
+            "sizes": config.size_px * clip.camera.width / 480 * depth / clip.camera.K[0, 0],
+            "velocities": velocities,
+            "centers_s": np.where(rests, (begin + end) / 2, clip.times[frame]),
+            "radii_s": np.where(rests, (end - begin) / 2, config.radius_s),
+        }
 
 
 def _pool(

@@ -90,7 +90,7 @@ def _first_agreeing(
     supported = possible & (support > 0)
     mean_cost = np.where(supported, cost / np.maximum(support, 1), np.inf)
     first = (supported & (mean_cost <= mean_cost.min(1, keepdims=True) + config.tolerance)).argmax(1)
-    has_support = supported.any(1)
+    has_support = np.asarray(supported.any(1))
     count = possible.sum(1)
     middle = (possible.cumsum(1) >= ((count + 1) // 2)[:, None]).argmax(1)
     return np.where(has_support, first, middle), has_support, count > 0

@@ -14,7 +14,7 @@ import torch
 from recon4d import __version__, jit
 from recon4d.capture import Division, divide, ingest
 from recon4d.errors import ConfigError
-from recon4d.events import Finished, OnEvent, Saved, Scored, ShouldStop, Started, Warned, ignore, never
+from recon4d.events import Finished, OnEvent, Progress, Saved, Scored, ShouldStop, Started, Warned, ignore, never
 from recon4d.files import write_atomic
 from recon4d.reconstruct._config import ReconstructConfig
 from recon4d.reconstruct._folder import RunFolder, digest, peak_resident_mib
@@ -217,10 +217,11 @@ class _Run:
         emit = self.folder.emit
         emit(Started(stage="report"))
         videos: dict[str, Path] = {}
-        for kind, title in _FILMS.items() if self.config.videos else ():
+        for number, (kind, title) in enumerate(_FILMS.items() if self.config.videos else ()):
+            emit(Progress(stage="report", step=number, total=len(_FILMS)))
             path = self.folder.path / "videos" / f"{kind}.mp4"
             config = VideoConfig(device=str(self.device))
-            videos[title] = video(scene, path, kind, config, on_event=emit, should_stop=self.should_stop)
+            videos[title] = video(scene, path, kind, config, should_stop=self.should_stop)
         inputs = ReportInputs(
             scene=scene,
             division=division,

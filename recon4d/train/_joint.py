@@ -178,7 +178,7 @@ def _step(joint: _Joint, k: int) -> int:
     if (k // 2) % config.ssim_every:
         terms = LossTerms(l1=terms.l1, ssim=0.0, l2=terms.l2)
     decay = 0.1 ** (k / config.joint.steps)
-    return joint.descent.step(joint.sampler.draw(k), terms, Costs(dynamic=config.joint.opacity_cost), decay)
+    return joint.descent.step(k, joint.sampler.draw(k), terms, Costs(dynamic=config.joint.opacity_cost), decay)
 
 
 def _progress_psnr(joint: _Joint) -> float:

@@ -22,6 +22,7 @@ Color = tuple[float, float, float]
 ROUND = 100
 """Steps between looks at the numbers: each look makes a device wait for its queue."""
 _ROLLBACKS = 3
+_BEHIND = 4  # Random stream of the colours behind everything; the fit's seed uses 1 to 3.
 _HARMONIC_LIMIT = 0.1  # Of the colour, a channel and harmonic.
 _LARGEST = 0.2  # Standard deviation, as a share of the workspace's distance.
 _LONGEST = 15.0  # Longest over shortest axis.
@@ -68,18 +69,23 @@ class Descent:
         self._dynamic_rates = _rate_vector(model, rates[1], distance_m)
         self._brake = 1.0
         self._failures = 0
-        self._rng = np.random.default_rng(0)
         self._losses: list[Tensor] = []
         self._good = self._snapshot()
 
-    def step(self, view: View, terms: LossTerms, costs: Costs, decay: float) -> int:
-        """Draws the view, and moves what it shows. Returns how many Gaussians were alive and in view."""
+    def step(self, number: int, view: View, terms: LossTerms, costs: Costs, decay: float) -> int:
+        """Draws the view, and moves what it shows. Returns how many Gaussians were alive and in view.
+
+        Args:
+            number: of the step; decides the colour behind everything. A random one at every step keeps surfaces
+                from turning transparent and letting a colour that suits them shine through.
+            decay: factor on the learning rates.
+        """
         slice_ = self.model.slice(
             view.time_s, view.camera, opacity_cost=costs.dynamic, static_opacity_cost=costs.static
         )
         cameras = Cameras.of(view.camera, device=self.model.device)
-        behind = tuple(self._rng.random(3).tolist())
-        drawn = rasterize(slice_.splats, cameras, background=behind, outputs=("rgb",))
+        red, green, blue = np.random.default_rng([_BEHIND, number]).random(3).tolist()
+        drawn = rasterize(slice_.splats, cameras, background=(red, green, blue), outputs=("rgb",))
         assert drawn.rgb is not None
         loss = image_loss(drawn.rgb[0], view.target, weight=view.weight, terms=terms, pixels=view.pixels)
         loss.backward()

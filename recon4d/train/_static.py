@@ -57,7 +57,7 @@ def fit_static(
             raise Stopped("stopped during the static fit; rerun to start this stage again")
         size = min(ROUND, steps - step)
         for k in range(step, step + size):
-            descent.step(targets[k % len(targets)], _terms(config, k // len(targets)), costs, 0.1 ** (k / steps))
+            descent.step(k, targets[k % len(targets)], _terms(config, k // len(targets)), costs, 0.1 ** (k / steps))
         loss, good = descent.end_round(step + size)
         if not good:
             on_event(Warned(stage="static", message=f"numbers went wrong before step {step + size}: rolled back"))
