@@ -21,7 +21,6 @@ MODULE_LINES, FUNCTION_LINES, FUNCTION_LINES_HARD, PARAMETERS = 400, 60, 100, 8
 
 RATCHET: dict[str, int] = {
     "recon4d/commands/_reconstruct.py::reconstruct()": 11,
-    "recon4d/points/_dynamic.py::_seed_frame()": 10,
     "recon4d/raster/cpu/_project.py": 425,
     "recon4d/raster/cpu/_project.py::project_gradient": 65,
     "recon4d/raster/cpu/_tiles.py": 516,
