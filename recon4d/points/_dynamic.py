@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from recon4d.errors import Stopped
+from recon4d.errors import ConfigError, Stopped
 from recon4d.events import OnEvent, Progress, ShouldStop, ignore, never
 from recon4d.geometry import SH_C0
 from recon4d.points._foreground import Foreground
@@ -43,6 +43,16 @@ class DynamicSeedConfig:
     """Time between the two frames that give a velocity, seconds."""
     max_speed_m_s: float = 1.0
     """Faster flow is taken for a mismatch and scaled down to this."""
+
+    def __post_init__(self) -> None:
+        for name in ("count", "change", "rest_frames", "beyond_s"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"seeds.{name} is {getattr(self, name)}; it must be 0 or more")
+        for name in ("radius_s", "tail_s", "size_px", "flow_s", "max_speed_m_s"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"seeds.{name} is {getattr(self, name)}; it must be positive")
+        if not 0 < self.opacity < 1:
+            raise ConfigError(f"seeds.opacity is {self.opacity}; it must lie between 0 and 1")
 
 
 def dynamic_seeds(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
+from recon4d.errors import ConfigError
 from recon4d.types import Clip, ClipStatistics
 
 
@@ -24,6 +25,11 @@ class ForegroundConfig:
     difference there is an error of the background fit."""
     dilate_px: int = 2
     """Margin by which masks grow when other views are asked whether they see something move at a point."""
+
+    def __post_init__(self) -> None:
+        for name, high in (("difference", 1.0), ("spread", 1.0), ("dilate_px", 100)):
+            if not 0 <= getattr(self, name) <= high:
+                raise ConfigError(f"foreground.{name} is {getattr(self, name)}; it must lie between 0 and {high}")
 
 
 class Foreground:

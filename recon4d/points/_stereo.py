@@ -69,8 +69,8 @@ def depth_maps(
     small: list[Camera] = []
     pictures: list[np.ndarray] = []
     for width, count in _PASSES:
-        known = [_sure(surface, width) for surface in surfaces]
         small, pictures = _shrink(cameras, images, width)
+        known = [_sure(surface, camera) for surface, camera in zip(surfaces, small, strict=bool(surfaces))]
         pictures = [picture * gain for picture, gain in zip(pictures, gains, strict=True)]
         described = [_describe(picture) for picture in pictures]
         depths = [_match(small, described, known, index, workspace, count) for index in range(len(small))]
@@ -138,11 +138,10 @@ def _describe(picture: np.ndarray) -> np.ndarray:
     return np.concatenate([picture, relative[..., None]], -1).astype(np.float32)
 
 
-def _sure(surface: _Surface, width_px: int) -> np.ndarray:
+def _sure(surface: _Surface, camera: Camera) -> np.ndarray:
     """[h, w] float32: depths that more views confirm than deny, 0 elsewhere, at another resolution."""
     depth = np.where(surface.confirmed > surface.denied, surface.depth, 0).astype(np.float32)
-    height = max(1, round(depth.shape[0] * width_px / depth.shape[1]))
-    return cv2.resize(depth, (width_px, height), interpolation=cv2.INTER_NEAREST)
+    return cv2.resize(depth, (camera.width, camera.height), interpolation=cv2.INTER_NEAREST)
 
 
 def _equal_gains(cameras: list[Camera], pictures: list[np.ndarray], surfaces: list[_Surface]) -> np.ndarray:

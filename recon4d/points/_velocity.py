@@ -27,7 +27,7 @@ class Flows:
     def __init__(self, foreground: Foreground, *, gap_s: float) -> None:
         self._clips = foreground.clips
         self._gap_s = gap_s
-        self._search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_FAST)
+        self._search = cv2.DISOpticalFlow.create(cv2.DISOPTICAL_FLOW_PRESET_MEDIUM)
         self._known: OrderedDict[tuple[int, int], np.ndarray | None] = OrderedDict()
 
     def at(self, camera: int, frame: int) -> np.ndarray | None:

@@ -95,6 +95,7 @@ class FitConfig:
     joint: JointConfig = field(default_factory=JointConfig)
 
     def __post_init__(self) -> None:
+        _require("seed", self.seed, 0, 2**63 - 1)
         _require("sh_degree", self.sh_degree, 0, 3)
         _require("key_hz", self.key_hz, 0.1, 1000)
         _require("train_hz", self.train_hz, 0.1, 1000)

@@ -36,7 +36,7 @@ def note(cores: float | None) -> str:
     if cores is None:
         return "what else ran on this machine is unknown: it has no /proc/stat"
     line = f"other processes used {cores:.2f} of {os.cpu_count()} cores meanwhile"
-    return f"NOTE: {line}; times are longer than on an idle machine" if cores > _WORTH_SAYING else line
+    return f"NOTE: {line}; on an idle machine times are shorter and ratios other" if cores > _WORTH_SAYING else line
 
 
 def _used_by_others_s() -> float | None:

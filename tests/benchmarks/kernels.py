@@ -3,8 +3,8 @@
     python -m tests.benchmarks.kernels
 
 Prints a table and writes ``build/bench.json``: a list of ``{name, ours_ms, peer, peer_ms, ratio}``, a ratio above 1
-meaning that ours is faster. Contenders take turns, so a load from outside spoils the ratios less than the times. Takes
-about a minute; needs the extra ``bench``.
+meaning that ours is faster. Contenders take turns, but a load from outside slows some more than others: only on an idle
+machine, which the last line tells, do the ratios count. Takes about a minute there; needs the extra ``bench``.
 """
 
 from __future__ import annotations

@@ -134,7 +134,7 @@ def matches(run: Run, only: Iterable[str]) -> bool:
 def choose(only: list[str], seeds: list[int]) -> list[Run]:
     """The runs that were asked for; their captures need not be there yet."""
     captures = {f"bench-{seed}": (WORK / "captures" / f"bench-{seed}", SAMPLE) for seed in seeds}
-    if "bench" in only:
+    if {"bench", *(f"bench-{preset}" for preset in SAMPLE)} & set(only):
         captures["bench"] = (SHIPPED, SAMPLE)
     if os.environ.get("RECON4D_TEST_DATA"):
         captures["embodied_pusht"] = (WORK / "captures" / "embodied_pusht", REAL)
