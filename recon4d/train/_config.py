@@ -58,7 +58,7 @@ class StaticConfig:
 class JointConfig:
     """The joint fit of both pools on video frames."""
 
-    steps: int = 10_000
+    steps: int = 14_000
     """One frame of one camera each."""
     rates: RateConfig = field(default_factory=lambda: RateConfig(means=3.75e-3))
     """Of the dynamic pool."""
@@ -168,6 +168,6 @@ _PRESETS: dict[str, FitConfig] = {
     "quality": FitConfig(
         static=StaticConfig(count=30_000, steps=2000),
         seeds=DynamicSeedConfig(count=90_000),
-        joint=JointConfig(steps=22_000),
+        joint=JointConfig(steps=30_000),
     ),
 }
