@@ -168,6 +168,6 @@ _PRESETS: dict[str, FitConfig] = {
     "quality": FitConfig(
         static=StaticConfig(count=30_000, steps=2000),
         seeds=DynamicSeedConfig(count=90_000),
-        joint=JointConfig(steps=30_000),
+        joint=JointConfig(steps=22_000),
     ),
 }
