@@ -13,6 +13,10 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[sim,bench,dev]"
+	@echo "compiling the CPU kernels, once: about a minute"
+	rm -rf build/compile
+	$(BIN)/recon4d reconstruct samples/bench --out build/compile --preset fast --quiet \
+	  --set fit.static.steps=100 fit.joint.steps=200 videos=false > /dev/null
 	touch $@
 
 demo: setup ## Reconstruct the capture that ships, and name the report to open.

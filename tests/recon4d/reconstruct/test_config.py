@@ -55,7 +55,7 @@ def test_one_value_is_changed_and_nothing_else() -> None:
         ("fitt.joint=3", "'fitt' is none of fit, heldout_cameras, ingest, score, split, videos"),
         ("fit.joint=3", "is a group; it holds.*steps"),
         ("fit.joint.steps.more=3", "'steps' is a value and holds no fields"),
-        ("fit.joint.steps=many", "of the kind int, like 10000; it is 'many'"),
+        ("fit.joint.steps=many", "of the kind int, like 14000; it is 'many'"),
         ("fit.joint.steps=1.5", "of the kind int"),
         ("fit.loss.l1=big", "of the kind float"),
         ("fit.loss.l1=inf", "must be finite; it is 'inf'"),
