@@ -43,7 +43,7 @@ def reconstruct(
     Args:
         captures: capture folders, or one manifest.
         out: scene folder; new, empty, or of an earlier run.
-        preset: fast (about two minutes on two cores), balanced (about five), quality (about fifteen).
+        preset: fast (about two minutes on two cores), balanced (about five), quality (about ten).
         resume: insist on going on with an earlier run.
         seed: of all random choices; results are the same for the same seed.
         threads: CPU threads; all cores when left out. Results do not depend on it.
