@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import cv2
 import numpy as np
 import torch
+from scipy.spatial.transform import Rotation
 
 from recon4d.geometry import SH_C0
 from recon4d.points._rays import ray_directions
 from recon4d.points._stereo import depth_maps
+from recon4d.points._surface import facing
 from recon4d.points._workspace import Workspace
 from recon4d.types import Camera, StaticPool
 
 _SPACING = 0.75  # Standard deviation of a seed, as a share of the distance between seeds in the image.
 _SEED_OPACITY = 0.5
-_SETTLED = 0.3  # Weight from which a median is the picture of a surface.
+_THICKNESS = 0.5  # Of a disc on a flat surface, as a share of its width.
+_SETTLED = 0.6  # Weight from which a median is the picture of a surface.
+_NEAR_MOTION = 1 / 80  # Share of the image's width about what moves where a settled pixel may still be part of it.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +37,7 @@ class StaticView:
 
 def static_seeds(
     views: Sequence[StaticView], workspace: Workspace, *, count: int, sh_degree: int, rng: np.random.Generator
-) -> StaticPool:
+) -> tuple[StaticPool, list[np.ndarray]]:
     """Seeds spread evenly over every view's pixels, at the depths that dense matching finds.
 
     Args:
@@ -40,25 +45,50 @@ def static_seeds(
         count: how many Gaussians in all.
 
     Returns:
-        ``count`` round Gaussians, about as wide as their distance from each other in the image they came from.
+        ``count`` Gaussians, discs on flat surfaces and balls elsewhere, about as wide as their distance from each
+        other in the image they came from. And per view [H, W] bool, which pixels show what stands still: a moving
+        thing that covers a pixel all the time looks settled there, too, but other views find no surface.
     """
     cameras = [view.camera for view in views]
     maps = depth_maps(cameras, [view.image for view in views], workspace)
     shares = np.array([camera.width * camera.height for camera in cameras], np.float64)
     counts = np.diff(np.round(np.cumsum(np.concatenate([[0.0], shares / shares.sum()])) * count).astype(int))
-    means, colors, sizes = [], [], []
-    for view, (depths, sure), n in zip(views, maps, counts, strict=True):
-        camera = view.camera
-        row = np.arange(camera.height) * depths.shape[0] // camera.height
-        column = np.arange(camera.width) * depths.shape[1] // camera.width
-        # Where things keep moving the median may be of no surface at all: only depths that are sure are seeded.
-        usable = (view.weight > 0) & ((view.weight > _SETTLED) | sure[row[:, None], column])
-        u, v = _spread_pixels(usable, int(n), rng)
-        depth = depths[row[v], column[u]]
-        means.append(camera.center_w + depth[:, None] * ray_directions(camera, u, v))
-        colors.append(view.image[v, u])
-        sizes.append(_SPACING * np.sqrt(camera.width * camera.height / max(n, 1)) * depth / camera.K[0, 0])
-    return _pool(np.concatenate(means), np.concatenate(colors), np.concatenate(sizes), sh_degree, rng)
+    still = [_still(view, sure) for view, (_, sure) in zip(views, maps, strict=True)]
+    parts = [
+        _seed(view, depths, usable, int(n), rng)
+        for view, (depths, _), usable, n in zip(views, maps, still, counts, strict=True)
+    ]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return _pool(columns, sh_degree), still
+
+
+def _still(view: StaticView, sure: np.ndarray) -> np.ndarray:
+    """[H, W] bool: pixels of sure depth, and settled ones apart from what moves."""
+    camera = view.camera
+    row = np.arange(camera.height) * sure.shape[0] // camera.height
+    column = np.arange(camera.width) * sure.shape[1] // camera.width
+    reach = max(1, round(_NEAR_MOTION * camera.width))
+    calm = cv2.erode(view.weight, np.ones((2 * reach + 1, 2 * reach + 1), np.uint8))
+    return (view.weight > 0) & ((calm > _SETTLED) | sure[row[:, None], column])
+
+
+def _seed(
+    view: StaticView, depths: np.ndarray, usable: np.ndarray, count: int, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """Columns of one view's seeds."""
+    camera = view.camera
+    u, v = _spread_pixels(usable, count, rng)
+    row, column = v * depths.shape[0] // camera.height, u * depths.shape[1] // camera.width
+    depth = depths[row, column]
+    surface = facing(camera.resized(depths.shape[1], depths.shape[0]), depths, row, column)
+    width = _SPACING * np.sqrt(camera.width * camera.height / max(count, 1)) * depth / camera.K[0, 0]
+    shape = np.stack([surface.stretch, np.ones(len(u)), np.where(surface.flat, _THICKNESS, 1.0)], -1)
+    return {
+        "means": camera.center_w + depth[:, None] * ray_directions(camera, u, v),
+        "axes": surface.axes,
+        "scales": width[:, None] * shape,
+        "colors": view.image[v, u],
+    }
 
 
 def _spread_pixels(usable: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -69,17 +99,15 @@ def _spread_pixels(usable: np.ndarray, count: int, rng: np.random.Generator) -> 
     return (flat % usable.shape[1]).astype(np.int32), (flat // usable.shape[1]).astype(np.int32)
 
 
-def _pool(
-    means: np.ndarray, colors: np.ndarray, sizes: np.ndarray, sh_degree: int, rng: np.random.Generator
-) -> StaticPool:
-    n = len(means)
+def _pool(columns: dict[str, np.ndarray], sh_degree: int) -> StaticPool:
+    n = len(columns["means"])
     sh = np.zeros((n, (sh_degree + 1) ** 2, 3), np.float32)
-    sh[:, 0] = (colors - 0.5) / SH_C0
-    quats = rng.standard_normal((n, 4)).astype(np.float32)
+    sh[:, 0] = (columns["colors"] - 0.5) / SH_C0
+    quats = Rotation.from_matrix(columns["axes"]).as_quat(scalar_first=True)
     return StaticPool(
-        means=torch.from_numpy(means.astype(np.float32)),
-        quats=torch.from_numpy(quats / np.linalg.norm(quats, axis=1, keepdims=True)),
-        scales=torch.from_numpy(np.repeat(sizes[:, None], 3, 1).astype(np.float32)),
+        means=torch.from_numpy(columns["means"].astype(np.float32)),
+        quats=torch.from_numpy(quats.astype(np.float32)),
+        scales=torch.from_numpy(columns["scales"].astype(np.float32)),
         opacities=torch.full((n,), _SEED_OPACITY),
         sh=torch.from_numpy(sh),
     )

@@ -61,8 +61,10 @@ def test_static_seeds_lie_on_the_surfaces(capture: Capture) -> None:
         for clip in capture.clips
     ]
     rng = np.random.default_rng(0)
-    pool = static_seeds(views, Workspace.of(capture.cameras, worlds.PLANE), count=4000, sh_degree=1, rng=rng)
+    workspace = Workspace.of(capture.cameras, worlds.PLANE)
+    pool, still = static_seeds(views, workspace, count=4000, sh_degree=1, rng=rng)
     assert len(pool) == 4000
+    assert all(usable.all() for usable in still)  # Nothing moved.
     assert pool.sh.shape == (4000, 4, 3)
     height = pool.means[:, 2].numpy()
     near_bench = np.abs(height) < 0.01
@@ -73,6 +75,29 @@ def test_static_seeds_lie_on_the_surfaces(capture: Capture) -> None:
     assert (near_bench | near_ball).mean() > 0.8
     # The ball covers about 2 % of the pixels; without a depth search nothing would lie above the bench.
     assert (near_ball & (height > 0.02)).sum() > 20
+
+
+def test_what_hides_a_pixel_all_the_time_but_moves_is_not_still(capture: Capture) -> None:
+    """A moving thing's middle looks settled in one view: surrounded by motion, and of no surface in the others."""
+    views = [
+        StaticView(
+            camera=clip.camera,
+            image=worlds.image(clip.camera, None).astype(np.float32) / 255,
+            weight=np.ones(clip.valid.shape, np.float32),
+        )
+        for clip in capture.clips
+    ]
+    image, weight = views[0].image.copy(), views[0].weight.copy()
+    image[20:34, 36:60] = [1.0, 0.0, 1.0]  # Magenta is nowhere else.
+    weight[20:34, 36:60] = 0.01
+    weight[26:28, 40:56] = 1.0
+    views[0] = StaticView(camera=views[0].camera, image=image, weight=weight)
+    workspace = Workspace.of(capture.cameras, worlds.PLANE)
+    pool, still = static_seeds(views, workspace, count=4000, sh_degree=0, rng=np.random.default_rng(0))
+    assert not still[0][26:28, 40:56].any()
+    assert still[0][26:28, :30].all()
+    color = pool.sh[:, 0].numpy() * SH_C0 + 0.5
+    assert not ((color[:, 0] > 0.9) & (color[:, 1] < 0.1) & (color[:, 2] > 0.9)).any()
 
 
 def test_dynamic_seeds_lie_on_the_ball_and_move_with_it(capture: Capture, foreground: Foreground) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from recon4d.capture import Division
+from recon4d.geometry import look_at
 from recon4d.points import Foreground
 from recon4d.train import FitConfig, background_color
 from recon4d.train._views import FrameSampler, clip_statistics, key_frames, static_views
-from recon4d.types import Clip
+from recon4d.types import Capture, Clip
 from tests import worlds
 
 
@@ -75,9 +78,23 @@ def test_pixels_without_a_source_weigh_nothing(division: Division, config: FitCo
     assert (view.weight[5:] > 0).all()
 
 
+def _without_plane(capture: Capture) -> Capture:
+    return replace(capture, plane=None)
+
+
 def test_the_background_is_the_mean_colour_of_the_medians(division: Division) -> None:
     means = [statistic.median.reshape(-1, 3).mean(0) / 255 for statistic in clip_statistics(division.train)]
-    assert background_color(division.train) == pytest.approx(np.mean(means, 0), abs=1e-4)
+    assert background_color(_without_plane(division.train)) == pytest.approx(np.mean(means, 0), abs=1e-4)
+
+
+def test_the_background_is_the_colour_beyond_the_bench_where_some_view_shows_it(division: Division) -> None:
+    """Only the one camera that looks level sees past the bench, and all that it sees is green."""
+    clip = division.train.clips[0]
+    camera = replace(clip.camera, T_cam_world=look_at(clip.camera.center_w, clip.camera.center_w * [-1, -1, 1]))
+    frames = np.full((len(clip), camera.height, camera.width, 3), [10, 200, 30], np.uint8)
+    level = replace(clip, camera=camera, frames=worlds.ListFrames(frames, set()))
+    capture = replace(division.train, clips=(level, *division.train.clips[1:]))
+    assert background_color(capture) == pytest.approx(np.array([10, 200, 30]) / 255, abs=1e-3)
 
 
 @pytest.fixture
