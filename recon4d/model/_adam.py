@@ -10,10 +10,6 @@ import torch
 from torch import Tensor
 
 from recon4d.model import _kernels
-from recon4d.model._layout import Layout
-
-_MEAN = Layout(0).columns["mean"]
-_LOG_SCALE = Layout(0).columns["log_scale"]
 
 
 class RowAdam:
@@ -21,9 +17,6 @@ class RowAdam:
 
     A Gaussian that is not alive or not in view has no gradient. Plain Adam would go on moving it by its old
     momentum and would fade its moments; here it rests, and its bias correction counts its own steps only.
-
-    On the side, rows that move add to two statistics for refinement: ``pull``, the norm of the position gradient
-    times the geometric mean of the deviations (loss per relative shift), and ``seen``, the steps taken.
 
     Args:
         params: [N, D] float32, changed in place by ``step``.
@@ -52,8 +45,6 @@ class RowAdam:
         n, width = params.shape
         self.moments = params.new_zeros(n, 2, width)
         self.steps = torch.zeros(n, dtype=torch.int32, device=params.device)
-        self.pull = params.new_zeros(n)
-        self.seen = params.new_zeros(n)
         self._correction = _correction(betas).to(params.device)
 
     def step(self, rows: Tensor, gradient: Tensor, lr_static: Tensor, lr_dynamic: Tensor, n_static: int) -> None:
@@ -75,29 +66,9 @@ class RowAdam:
         else:
             self._step_eager(rows, gradient, lr_static, lr_dynamic, n_static)
 
-    def reset(self, rows: Tensor) -> None:
-        """Forgets everything about the given rows, as after a Gaussian was moved elsewhere."""
-        for state in (self.moments, self.steps, self.pull, self.seen):
-            state[rows] = 0
-
-    def reset_statistics(self) -> None:
-        """Starts ``pull`` and ``seen`` anew."""
-        self.pull.zero_()
-        self.seen.zero_()
-
-    def remap(self, params: Tensor, source: Tensor) -> None:
-        """Goes over to another matrix whose row i was row ``source[i]`` of the old one; -1 marks a new row."""
-        known = source >= 0
-        for name in ("moments", "steps", "pull", "seen"):
-            old = getattr(self, name)
-            new = old.new_zeros(len(source), *old.shape[1:])
-            new[known] = old[source[known]]
-            setattr(self, name, new)
-        self.params = params
-
     def state_dict(self) -> dict[str, Tensor]:
         """The per-row state by name, not copied."""
-        return {"moments": self.moments, "steps": self.steps, "pull": self.pull, "seen": self.seen}
+        return {"moments": self.moments, "steps": self.steps}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Copies a state of the same shape.
@@ -129,9 +100,6 @@ class RowAdam:
         touched = (gradient != 0).any(1)
         rows, gradient = rows[touched], gradient[touched]
         params = self.params[rows]
-        size = torch.exp(params[:, _LOG_SCALE].mean(1))
-        self.pull[rows] += gradient[:, _MEAN].norm(dim=1) * size
-        self.seen[rows] += 1
         self.steps[rows] += 1
         correction = self._correction[(self.steps[rows].long() - 1).clamp_max(len(self._correction) - 1)]
         first = beta1 * self.moments[rows, 0] + (1 - beta1) * gradient

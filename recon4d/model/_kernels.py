@@ -18,7 +18,7 @@ CHUNK = 512
 
 # Columns that do not depend on the degree or on the motion model.
 _QUAT, _LOG_SCALE, _OPACITY, _SH = 3, 7, 10, 11
-_ZERO, _ONE, _THIRD = np.float32(0), np.float32(1), np.float32(1 / 3)
+_ZERO, _ONE = np.float32(0), np.float32(1)
 _CUT = np.float32(1 / 255)
 _NEAR = np.float32(0.01)
 _DILATION = np.float32(0.3)
@@ -164,13 +164,13 @@ def adam(params, state, rows, gradient, rates, settings):
 
     Args:
         params: [N, D], changed.
-        state: (moments [N, 2, D], steps [N] int32, pull [N], seen [N]), changed.
+        state: (moments [N, 2, D], steps [N] int32), changed.
         rows: [n] int64, each at most once.
         gradient: [n, D].
         rates: (static [D], dynamic [D]) learning rates.
         settings: (n_static, [5] beta1, 1 - beta1, beta2, 1 - beta2, eps, and the correction [T, 2]).
     """
-    moments, steps, pull, seen = state
+    moments, steps = state
     n_static, constants, correction = settings
     beta1, fresh1, beta2, fresh2, eps = constants[0], constants[1], constants[2], constants[3], constants[4]
     width = params.shape[1]
@@ -181,10 +181,6 @@ def adam(params, state, rows, gradient, rates, settings):
         if not touched:
             continue
         row = rows[i]
-        squared = gradient[i, 0] ** 2 + gradient[i, 1] ** 2 + gradient[i, 2] ** 2
-        logs = params[row, _LOG_SCALE] + params[row, _LOG_SCALE + 1] + params[row, _LOG_SCALE + 2]
-        pull[row] += math.sqrt(squared) * math.exp(logs * _THIRD)
-        seen[row] += _ONE
         steps[row] += 1
         last = min(steps[row], correction.shape[0]) - 1
         scale1, scale2 = correction[last, 0], correction[last, 1]

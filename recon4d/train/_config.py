@@ -50,7 +50,7 @@ class StaticConfig:
     """Temporal standard deviation at which a pixel's weight is one half: what moves must not leak in."""
     least_weight: float = 0.02
     """Weight of pixels that never settle, so that the hole behind them is still filled."""
-    opacity_cost: float = 1e-2
+    opacity_cost: float = 3e-2
     """Of the mean opacity: removes Gaussians that no view needs."""
 
 
@@ -60,7 +60,7 @@ class JointConfig:
 
     steps: int = 14_000
     """One frame of one camera each."""
-    rates: RateConfig = field(default_factory=lambda: RateConfig(means=3.75e-3))
+    rates: RateConfig = field(default_factory=lambda: RateConfig(means=1.5e-3))
     """Of the dynamic pool."""
     static_rates: RateConfig = field(
         default_factory=lambda: RateConfig(means=3.75e-4, quats=1.5e-2, scales=6e-2, opacities=0.15, colors=3e-2)
