@@ -41,9 +41,9 @@ class RateConfig:
 class StaticConfig:
     """The static fit: temporal-median images only."""
 
-    count: int = 22_000
+    count: int = 36_000
     """Gaussians of the static pool."""
-    steps: int = 1200
+    steps: int = 1600
     """One view each."""
     rates: RateConfig = field(default_factory=lambda: RateConfig(means=1e-3))
     settled_spread: float = 0.04
@@ -160,13 +160,13 @@ def _plain(hint: Any, value: Any) -> Any:  # JSON has no tuples.
 
 _PRESETS: dict[str, FitConfig] = {
     "fast": FitConfig(
-        static=StaticConfig(count=12_000, steps=700),
+        static=StaticConfig(count=18_000, steps=900),
         seeds=DynamicSeedConfig(count=25_000),
         joint=JointConfig(steps=3000),
     ),
     "balanced": FitConfig(),
     "quality": FitConfig(
-        static=StaticConfig(count=30_000, steps=2000),
+        static=StaticConfig(count=50_000, steps=2400),
         seeds=DynamicSeedConfig(count=90_000),
         joint=JointConfig(steps=22_000),
     ),

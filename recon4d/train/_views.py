@@ -68,9 +68,10 @@ def background_color(capture: Capture) -> tuple[float, float, float]:
 
 def _beyond_bench(capture: Capture) -> Iterator[np.ndarray]:
     """Per camera [n, 3] uint8: medians of rays that pass over the bench plane or meet it far behind the workspace."""
-    if capture.plane is None:
+    plane = capture.plane
+    if plane is None:
         return
-    workspace = Workspace.of(capture.cameras, capture.plane)
+    workspace = Workspace.of(capture.cameras, plane)
     for clip, statistic in _with_statistics(capture):
         camera = clip.camera
         pixels = np.stack(np.meshgrid(np.arange(camera.width), np.arange(camera.height)), -1) + 0.5
@@ -78,7 +79,7 @@ def _beyond_bench(capture: Capture) -> Iterator[np.ndarray]:
         rays = unproject(pixels, depth, camera.K, camera.T_cam_world) - camera.center_w
         rays /= np.linalg.norm(rays, axis=-1, keepdims=True)
         height = float(workspace.height_above_plane(camera.center_w))
-        passes = height + _BEYOND * workspace.distance_m * (rays @ workspace.plane[:3]) > 0
+        passes = height + _BEYOND * workspace.distance_m * (rays @ plane[:3]) > 0
         yield statistic.median[passes & clip.valid]
 
 
