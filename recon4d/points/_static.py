@@ -20,8 +20,9 @@ from recon4d.types import Camera, StaticPool
 _SPACING = 0.75  # Standard deviation of a seed, as a share of the distance between seeds in the image.
 _SEED_OPACITY = 0.5
 _THICKNESS = 0.5  # Of a disc on a flat surface, as a share of its width.
-_SETTLED = 0.6  # Weight from which a median is the picture of a surface.
-_NEAR_MOTION = 1 / 80  # Share of the image's width about what moves where a settled pixel may still be part of it.
+_SETTLED = 0.3  # Weight from which a median is the picture of a surface.
+_CALM = 0.5  # Mean weight of the surroundings without which a settled pixel may be of something that moves.
+_SURROUNDINGS = 1 / 40  # Their reach, as a share of the image's width.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class StaticView:
 
 def static_seeds(
     views: Sequence[StaticView], workspace: Workspace, *, count: int, sh_degree: int, rng: np.random.Generator
-) -> tuple[StaticPool, list[np.ndarray]]:
+) -> StaticPool:
     """Seeds spread evenly over every view's pixels, at the depths that dense matching finds.
 
     Args:
@@ -46,30 +47,33 @@ def static_seeds(
 
     Returns:
         ``count`` Gaussians, discs on flat surfaces and balls elsewhere, about as wide as their distance from each
-        other in the image they came from. And per view [H, W] bool, which pixels show what stands still: a moving
-        thing that covers a pixel all the time looks settled there, too, but other views find no surface.
+        other in the image they came from.
     """
     cameras = [view.camera for view in views]
     maps = depth_maps(cameras, [view.image for view in views], workspace)
     shares = np.array([camera.width * camera.height for camera in cameras], np.float64)
     counts = np.diff(np.round(np.cumsum(np.concatenate([[0.0], shares / shares.sum()])) * count).astype(int))
-    still = [_still(view, sure) for view, (_, sure) in zip(views, maps, strict=True)]
     parts = [
-        _seed(view, depths, usable, int(n), rng)
-        for view, (depths, _), usable, n in zip(views, maps, still, counts, strict=True)
+        _seed(view, depths, _still(view, sure), int(n), rng)
+        for view, (depths, sure), n in zip(views, maps, counts, strict=True)
     ]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return _pool(columns, sh_degree), still
+    return _pool(columns, sh_degree)
 
 
 def _still(view: StaticView, sure: np.ndarray) -> np.ndarray:
-    """[H, W] bool: pixels of sure depth, and settled ones apart from what moves."""
+    """[H, W] bool: pixels of sure depth, and settled ones in calm surroundings.
+
+    A moving thing that covers a pixel all the time looks settled there, too; but all around it there is motion, and
+    the other views find no surface. Its seeds would lie on the far wall.
+    """
     camera = view.camera
     row = np.arange(camera.height) * sure.shape[0] // camera.height
     column = np.arange(camera.width) * sure.shape[1] // camera.width
-    reach = max(1, round(_NEAR_MOTION * camera.width))
-    calm = cv2.erode(view.weight, np.ones((2 * reach + 1, 2 * reach + 1), np.uint8))
-    return (view.weight > 0) & ((calm > _SETTLED) | sure[row[:, None], column])
+    size = 2 * max(1, round(_SURROUNDINGS * camera.width)) + 1
+    calm = cv2.blur(view.weight, (size, size), borderType=cv2.BORDER_REPLICATE)
+    settled = (view.weight > _SETTLED) & (calm > _CALM)
+    return (view.weight > 0) & (settled | sure[row[:, None], column])
 
 
 def _seed(

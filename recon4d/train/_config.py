@@ -50,7 +50,7 @@ class StaticConfig:
     """Temporal standard deviation at which a pixel's weight is one half: what moves must not leak in."""
     least_weight: float = 0.02
     """Weight of pixels that never settle, so that the hole behind them is still filled."""
-    opacity_cost: float = 3e-2
+    opacity_cost: float = 1e-2
     """Of the mean opacity: removes Gaussians that no view needs."""
 
 
@@ -166,7 +166,7 @@ _PRESETS: dict[str, FitConfig] = {
     ),
     "balanced": FitConfig(),
     "quality": FitConfig(
-        static=StaticConfig(count=50_000, steps=2400),
+        static=StaticConfig(count=45_000, steps=2400),
         seeds=DynamicSeedConfig(count=90_000),
         joint=JointConfig(steps=22_000),
     ),

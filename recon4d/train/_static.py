@@ -46,10 +46,10 @@ def fit_static(
     workspace = Workspace.of(capture.cameras, capture.plane)
     background = background_color(capture)
     rng = np.random.default_rng([config.seed, 1])
-    seeds, still = static_seeds(views, workspace, count=config.static.count, sh_degree=config.sh_degree, rng=rng)
+    seeds = static_seeds(views, workspace, count=config.static.count, sh_degree=config.sh_degree, rng=rng)
     model = Gaussians4D.from_pools(seeds, no_dynamic(config.sh_degree)).to(device)
     descent = Descent(model, (config.static.rates, config.static.rates), workspace.distance_m, background)
-    targets = [_target(view, usable, model.device) for view, usable in zip(views, still, strict=True)]
+    targets = [_target(view, model.device) for view in views]
     costs = Costs(static=config.static.opacity_cost / len(seeds))
     step = 0
     while step < steps:
@@ -97,13 +97,12 @@ def no_dynamic(sh_degree: int) -> DynamicPool:
     return DynamicPool(**{f.name: torch.zeros(0, *widths.get(f.name, ())) for f in fields(DynamicPool)})
 
 
-def _target(view: StaticView, usable: np.ndarray, device: torch.device) -> View:
-    """A view without the pixels that are not of the static scene: they would be painted onto the far wall."""
+def _target(view: StaticView, device: torch.device) -> View:
     return View(
         camera=view.camera,
         time_s=0.0,
         target=torch.from_numpy(np.rint(view.image * 255).astype(np.uint8)).to(device),
-        weight=torch.from_numpy(view.weight * usable).to(device),
+        weight=torch.from_numpy(view.weight).to(device),
         pixels=view.camera.width * view.camera.height,
     )
 
