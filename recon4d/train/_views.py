@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from recon4d.geometry import unproject
 from recon4d.points import Foreground, StaticView, Workspace
 from recon4d.train._config import StaticConfig
 from recon4d.train._optimize import View
-from recon4d.types import Capture, Clip, ClipStatistics
+from recon4d.types import Camera, Capture, Clip, ClipStatistics
 
 _BEYOND = 1.5  # Distance of what counts as behind the workspace, over the workspace's own.
 _ENOUGH = 0.01  # Share of all pixels that must look past the bench to tell the colour there.
@@ -55,36 +55,29 @@ def static_views(capture: Capture, stats: Sequence[ClipStatistics], config: Stat
 
 def background_color(capture: Capture) -> tuple[float, float, float]:
     """What is shown where no Gaussian is: the usual colour of the medians beyond the bench, where a plane is known and
-    some pixels look past it; their mean colour otherwise."""
-    medians = [statistic.median[clip.valid] for clip, statistic in _with_statistics(capture)]
-    beyond = np.concatenate([np.zeros((0, 3)), *_beyond_bench(capture)])
-    if len(beyond) >= _ENOUGH * sum(len(median) for median in medians):
-        color = np.median(beyond, axis=0)
+    some pixels look past it; their mean colour otherwise. In [0, 1]."""
+    medians, beyond = [], []
+    for clip, statistic in zip(capture.clips, clip_statistics(capture), strict=True):
+        medians.append(statistic.median[clip.valid])
+        beyond.append(statistic.median[clip.valid & _beyond_bench(clip.camera, capture)])
+    if sum(map(len, beyond)) >= _ENOUGH * sum(map(len, medians)):
+        color = np.median(np.concatenate(beyond), axis=0)
     else:
         color = np.mean([median.mean(0) for median in medians], axis=0)
     red, green, blue = (color / 255).round(4).tolist()
     return red, green, blue
 
 
-def _beyond_bench(capture: Capture) -> Iterator[np.ndarray]:
-    """Per camera [n, 3] uint8: medians of rays that pass over the bench plane or meet it far behind the workspace."""
-    plane = capture.plane
-    if plane is None:
-        return
-    workspace = Workspace.of(capture.cameras, plane)
-    for clip, statistic in _with_statistics(capture):
-        camera = clip.camera
-        pixels = np.stack(np.meshgrid(np.arange(camera.width), np.arange(camera.height)), -1) + 0.5
-        depth = np.ones(pixels.shape[:2])
-        rays = unproject(pixels, depth, camera.K, camera.T_cam_world) - camera.center_w
-        rays /= np.linalg.norm(rays, axis=-1, keepdims=True)
-        height = float(workspace.height_above_plane(camera.center_w))
-        passes = height + _BEYOND * workspace.distance_m * (rays @ plane[:3]) > 0
-        yield statistic.median[passes & clip.valid]
-
-
-def _with_statistics(capture: Capture) -> Iterator[tuple[Clip, ClipStatistics]]:
-    return zip(capture.clips, clip_statistics(capture), strict=True)
+def _beyond_bench(camera: Camera, capture: Capture) -> np.ndarray:
+    """[H, W] bool: rays that pass over the bench plane, or meet it far behind the workspace. None without a plane."""
+    if capture.plane is None:
+        return np.zeros((camera.height, camera.width), bool)
+    workspace = Workspace.of(capture.cameras, capture.plane)
+    pixels = np.stack(np.meshgrid(np.arange(camera.width), np.arange(camera.height)), -1) + 0.5
+    rays = unproject(pixels, np.ones(pixels.shape[:2]), camera.K, camera.T_cam_world) - camera.center_w
+    rays /= np.linalg.norm(rays, axis=-1, keepdims=True)
+    height = float(workspace.height_above_plane(camera.center_w))
+    return height + _BEYOND * workspace.distance_m * (rays @ capture.plane[:3]) > 0
 
 
 class FrameSampler:

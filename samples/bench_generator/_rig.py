@@ -69,8 +69,10 @@ def draw_rig(config: BenchConfig, attempt: int) -> tuple[RigCamera, ...]:
 
 
 def _exposures(rng: np.random.Generator) -> dict[str, float]:
-    """Half of the training cameras expose more than their mean and half less, which is all that they can tell: the
-    brightness of a held-out view is theirs on average, give or take its own small error."""
+    """Factors by camera: half of the training cameras expose too much, half too little, and right on average.
+
+    Training views can tell no other brightness than their mean: a held-out camera has that one, up to a hundredth.
+    """
     trained = [name for name in DOME_DEG if name not in HELDOUT]
     errors = rng.uniform(0.015, 0.04, len(trained)) * rng.permutation([1.0, -1.0] * (len(trained) // 2))
     gains = dict(zip(trained, (1.0 + errors - errors.mean()).tolist(), strict=True))

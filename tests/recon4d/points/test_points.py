@@ -51,8 +51,9 @@ def test_workspace_of_cameras_at_one_point_is_refused() -> None:
         Workspace.of([camera, camera], None)
 
 
-def test_static_seeds_lie_on_the_surfaces(capture: Capture) -> None:
-    views = [
+def _settled_views(capture: Capture) -> list[StaticView]:
+    """The world without the moving ball, from every camera."""
+    return [
         StaticView(
             camera=clip.camera,
             image=worlds.image(clip.camera, None).astype(np.float32) / 255,
@@ -60,6 +61,10 @@ def test_static_seeds_lie_on_the_surfaces(capture: Capture) -> None:
         )
         for clip in capture.clips
     ]
+
+
+def test_static_seeds_lie_on_the_surfaces(capture: Capture) -> None:
+    views = _settled_views(capture)
     rng = np.random.default_rng(0)
     workspace = Workspace.of(capture.cameras, worlds.PLANE)
     pool = static_seeds(views, workspace, count=4000, sh_degree=1, rng=rng)
@@ -78,14 +83,7 @@ def test_static_seeds_lie_on_the_surfaces(capture: Capture) -> None:
 
 def test_what_hides_a_pixel_all_the_time_but_moves_is_not_still(capture: Capture) -> None:
     """A moving thing's middle looks settled in one view: surrounded by motion, and of no surface in the others."""
-    views = [
-        StaticView(
-            camera=clip.camera,
-            image=worlds.image(clip.camera, None).astype(np.float32) / 255,
-            weight=np.ones(clip.valid.shape, np.float32),
-        )
-        for clip in capture.clips
-    ]
+    views = _settled_views(capture)
     image, weight = views[0].image.copy(), views[0].weight.copy()
     image[20:34, 36:60] = [1.0, 0.0, 1.0]  # Magenta is nowhere else.
     weight[20:34, 36:60] = 0.01

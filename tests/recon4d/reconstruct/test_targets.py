@@ -18,11 +18,11 @@ pytestmark = pytest.mark.slow
 SAMPLE = Path(__file__).parents[3] / "samples" / "bench"
 
 SAMPLE_DB, SAMPLE_MOVING_DB = 27.0, 22.0
-"""Held-out cameras of the sample with the preset fast, all pixels and moving ones. Measured 28.6 and 23.1."""
+"""Held-out cameras of the sample with the preset fast, all pixels and moving ones. Measured 29.3 and 23.6."""
 REAL_OVER_MEDIAN_DB = 5.0
 """By how much the real capture's held-out instants must beat the temporal median, on moving pixels. Measured 8.2."""
 MEMORY_MIB = 3072
-"""Anonymous memory that no run may pass. Measured 382 and 475."""
+"""Anonymous memory that no run may pass. Measured 391 and 527."""
 
 
 def reconstruct(capture: Path, out: Path) -> dict[str, Any]:
