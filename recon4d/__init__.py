@@ -1,3 +1,3 @@
 """Multi-view video to a dynamic 4D Gaussian splatting scene."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"

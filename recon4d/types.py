@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -28,6 +28,8 @@ class Camera:
     """[3, 3] float64, pixels. Pixel i covers [i, i+1): the centre of the first pixel is 0.5."""
     T_cam_world: np.ndarray
     """[4, 4] float64, world to camera, OpenCV axes (x right, y down, z forward), metres."""
+    exposure: float = 1.0
+    """Factor on the scene's colours in this camera's pictures."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "K", np.asarray(self.K, np.float64))
@@ -48,6 +50,8 @@ class Camera:
                 " check the declared convention and the units",
                 camera=self.name,
             )
+        if not (np.isfinite(self.exposure) and self.exposure > 0):
+            raise CalibrationError(f"the exposure must be positive; it is {self.exposure}", camera=self.name)
 
     @property
     def T_world_cam(self) -> np.ndarray:
@@ -85,6 +89,7 @@ class Camera:
             "height": self.height,
             "K": self.K.tolist(),
             "T_cam_world": self.T_cam_world.tolist(),
+            "exposure": self.exposure,
         }
 
     @classmethod
@@ -95,6 +100,7 @@ class Camera:
             height=int(data["height"]),
             K=np.array(data["K"], np.float64),
             T_cam_world=np.array(data["T_cam_world"], np.float64),
+            exposure=float(data.get("exposure", 1.0)),
         )
 
 
@@ -108,6 +114,8 @@ class Cameras:
     """[C, 3, 3] float, pixels."""
     width: int
     height: int
+    exposures: Tensor | None = None
+    """[C] float, factors on rgb; None where all are 1."""
 
     @classmethod
     def of(
@@ -126,11 +134,14 @@ class Cameras:
         sizes = {(c.width, c.height) for c in cameras}
         if len(sizes) != 1:
             raise ValueError(f"a batch needs cameras of one size; got {sorted(sizes)}")
+        exposures = [camera.exposure for camera in cameras]
+        plain = all(exposure == 1.0 for exposure in exposures)
         return cls(
             viewmats=torch.tensor(np.stack([c.T_cam_world for c in cameras]), dtype=dtype, device=device),
             Ks=torch.tensor(np.stack([c.K for c in cameras]), dtype=dtype, device=device),
             width=cameras[0].width,
             height=cameras[0].height,
+            exposures=None if plain else torch.tensor(exposures, dtype=dtype, device=device),
         )
 
     def __len__(self) -> int:
@@ -287,6 +298,14 @@ class Capture:
                 return clip
         raise KeyError(f"no camera '{camera}'; there are {[c.camera.name for c in self.clips]}")
 
+    def exposed(self, exposures: Mapping[str, float]) -> Capture:
+        """The same capture with the named cameras' exposures set; the others keep theirs."""
+        clips = [
+            replace(clip, camera=replace(clip.camera, exposure=exposures.get(clip.camera.name, clip.camera.exposure)))
+            for clip in self.clips
+        ]
+        return replace(self, clips=tuple(clips))
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClipStatistics:
@@ -374,6 +393,11 @@ class Scene4D:
                 "static and dynamic SH differ in shape:"
                 f" {tuple(self.static.sh.shape[1:])}, {tuple(self.dynamic.sh.shape[1:])}"
             )
+
+    @property
+    def exposures(self) -> dict[str, float]:
+        """Exposure of every camera of the rig."""
+        return {camera.name: camera.exposure for camera in self.cameras}
 
     @property
     def splats(self) -> int:

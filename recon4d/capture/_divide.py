@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +21,10 @@ class Division:
     """All cameras with all frames, to score against."""
     test_times: np.ndarray
     """[T] float64, the held-out instants, seconds on the capture clock."""
+
+    def exposed(self, exposures: Mapping[str, float]) -> Division:
+        """The same division with the named cameras' exposures set."""
+        return replace(self, train=self.train.exposed(exposures), heldout=self.heldout.exposed(exposures))
 
 
 def divide(capture: Capture, rule: SplitRule | None = None) -> Division:

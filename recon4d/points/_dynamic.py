@@ -140,7 +140,7 @@ class _Seeder:
         velocities[rests] = 0
         return {
             "means": points,
-            "colors": clip.frames[frame][v, u] / 255.0,
+            "colors": clip.frames[frame][v, u] / (255.0 * clip.camera.exposure),
             "sizes": config.size_px * clip.camera.width / 480 * depth / clip.camera.K[0, 0],
             "velocities": velocities,
             "centers_s": np.where(rests, (begin + end) / 2, clip.times[frame]),

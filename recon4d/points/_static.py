@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import cv2
 import numpy as np
@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 
 from recon4d.geometry import SH_C0
 from recon4d.points._rays import ray_directions
-from recon4d.points._stereo import depth_maps
+from recon4d.points._stereo import match_views
 from recon4d.points._surface import facing
 from recon4d.points._workspace import Workspace
 from recon4d.types import Camera, StaticPool
@@ -38,7 +38,7 @@ class StaticView:
 
 def static_seeds(
     views: Sequence[StaticView], workspace: Workspace, *, count: int, sh_degree: int, rng: np.random.Generator
-) -> StaticPool:
+) -> tuple[StaticPool, np.ndarray]:
     """Seeds spread evenly over every view's pixels, at the depths that dense matching finds.
 
     Args:
@@ -47,18 +47,21 @@ def static_seeds(
 
     Returns:
         ``count`` Gaussians, discs on flat surfaces and balls elsewhere, about as wide as their distance from each
-        other in the image they came from.
+        other in the image they came from; and [C] float64 exposures of mean 1, how bright each view shows what
+        others see, too. The Gaussians' colours are those at an exposure of 1.
     """
     cameras = [view.camera for view in views]
-    maps = depth_maps(cameras, [view.image for view in views], workspace)
+    found = match_views(cameras, [view.image for view in views], workspace)
     shares = np.array([camera.width * camera.height for camera in cameras], np.float64)
     counts = np.diff(np.round(np.cumsum(np.concatenate([[0.0], shares / shares.sum()])) * count).astype(int))
     parts = [
-        _seed(view, depths, _still(view, sure), int(n), rng)
-        for view, (depths, sure), n in zip(views, maps, counts, strict=True)
+        _seed(replace(view, image=view.image / np.float32(exposure)), depths, _still(view, sure), int(n), rng)
+        for view, depths, sure, exposure, n in zip(
+            views, found.depths, found.sure, found.exposures, counts, strict=True
+        )
     ]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return _pool(columns, sh_degree)
+    return _pool(columns, sh_degree), found.exposures
 
 
 def _still(view: StaticView, sure: np.ndarray) -> np.ndarray:

@@ -51,9 +51,19 @@ class _Surface:
     denied: np.ndarray
 
 
-def depth_maps(
-    cameras: Sequence[Camera], images: Sequence[np.ndarray], workspace: Workspace
-) -> list[tuple[np.ndarray, np.ndarray]]:
+@dataclass(frozen=True)
+class Matching:
+    """What dense matching finds out about C views."""
+
+    depths: list[np.ndarray]
+    """Per view [h, w] float32 camera-z in metres, at most 160 pixels wide."""
+    sure: list[np.ndarray]
+    """Per view [h, w] bool, whether the depth is sure."""
+    exposures: np.ndarray
+    """[C] float64 of mean 1 (in the logarithm), how bright each view shows what others see, too."""
+
+
+def match_views(cameras: Sequence[Camera], images: Sequence[np.ndarray], workspace: Workspace) -> Matching:
     """Depth maps of calibrated images.
 
     Args:
@@ -61,8 +71,6 @@ def depth_maps(
         images: [H, W, 3] float32 in [0, 1], one a camera.
         workspace: gives the range of depths and the bench plane.
 
-    Returns:
-        Per view [h, w] float32 camera-z in metres and bool, whether it is sure, at most 160 pixels wide.
     """
     gains = np.ones(len(cameras), np.float32)
     surfaces: list[_Surface] = []
@@ -78,7 +86,7 @@ def depth_maps(
         gains = gains * _equal_gains(small, pictures, surfaces)
     sure = [_is_sure(surface, workspace) for surface in surfaces]
     depths = _with_background(small, [surface.depth for surface in surfaces], sure, workspace)
-    return list(zip(depths, sure, strict=True))
+    return Matching(depths=depths, sure=sure, exposures=1 / gains.astype(np.float64))
 
 
 def _is_sure(surface: _Surface, workspace: Workspace) -> np.ndarray:

@@ -34,7 +34,7 @@ def rasterize(
     Args:
         splats: N Gaussians of one instant, world frame, metres.
         cameras: C cameras of one size on the same device; skew is not supported.
-        background: rgb behind everything.
+        background: rgb behind everything, subject to the exposure as all else.
         backend: a name from :func:`recon4d.raster.backends`, or "auto": ``cpu`` for CPU tensors, else ``torch``.
         outputs: any of "rgb", "alpha", "depth". Depth costs about a tenth more.
         antialiased: multiply opacities by sqrt(det before / det after) the pixel dilation (Yu et al. 2024), so that
@@ -70,6 +70,8 @@ def rasterize(
     output = module.render(request)
     if learned and output.rgb is not None and output.alpha is not None:
         output = replace(output, rgb=output.rgb + (1 - output.alpha)[..., None] * colour)
+    if cameras.exposures is not None and output.rgb is not None:
+        output = replace(output, rgb=output.rgb * cameras.exposures[:, None, None, None])
     return replace(output, **{unwanted: None for unwanted in _OUTPUTS if unwanted not in wanted})
 
 
@@ -83,11 +85,14 @@ def _check(splats: Splats, cameras: Cameras) -> None:
         )
     if cameras.width < 1 or cameras.height < 1:
         raise ValueError(f"the image size must be positive; it is {cameras.width}x{cameras.height}")
+    if cameras.exposures is not None and cameras.exposures.shape != (count,):
+        raise ValueError(f"cameras need exposures [C] or None; they have {tuple(cameras.exposures.shape)}")
     device, dtype = splats.means.device, splats.means.dtype
     named = {
         **{f"splats.{name}": getattr(splats, name) for name in ("means", "quats", "scales", "opacities", "sh")},
         "cameras.viewmats": cameras.viewmats,
         "cameras.Ks": cameras.Ks,
+        **({} if cameras.exposures is None else {"cameras.exposures": cameras.exposures}),
     }
     for name, value in named.items():
         if value.device != device or value.dtype != dtype or not dtype.is_floating_point:

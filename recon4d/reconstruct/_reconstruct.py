@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from recon4d import __version__, jit
 from recon4d.capture import Division, divide, ingest
@@ -25,7 +26,6 @@ from recon4d.show import ReportInputs, VideoConfig, VideoKind, report, video
 from recon4d.train import background_color, find_foreground, fit_joint, fit_static, seed_dynamic
 from recon4d.types import Capture, DynamicPool, Scene4D, StaticPool
 
-Pool = TypeVar("Pool", StaticPool, DynamicPool)
 _FIT_STAGES = ("static", "seeds", "joint")
 _FILMS: dict[VideoKind, str] = {
     "rig": "a rig camera over time",
@@ -133,18 +133,23 @@ class _Run:
                 emit(Finished(stage=stage, seconds=done[1][stage], reused=True))
             return load(self.folder.path)
 
-        static = self._pool(
-            "static",
-            static_key,
-            StaticPool,
-            lambda: fit_static(train, fit, device=self.device, on_event=emit, should_stop=self.should_stop),
-        )
+        def still() -> dict[str, Tensor]:
+            made = fit_static(train, fit, device=self.device, on_event=emit, should_stop=self.should_stop)
+            exposures = [made.exposures[camera.name] for camera in train.cameras]
+            return {**vars(made.pool), "exposures": torch.tensor(exposures, dtype=torch.float64)}
+
+        found = self._stage("static", static_key, still)
+        static = pool_of(StaticPool, found)
+        exposures = {c.name: value for c, value in zip(train.cameras, found["exposures"].tolist(), strict=True)}
+        capture, train = capture.exposed(exposures), train.exposed(exposures)
         foreground = find_foreground(train, static, fit, self.device)
-        seeds = self._pool(
-            "seeds",
-            seeds_key,
+        seeds = pool_of(
             DynamicPool,
-            lambda: seed_dynamic(train, foreground, fit, on_event=emit, should_stop=self.should_stop),
+            self._stage(
+                "seeds",
+                seeds_key,
+                lambda: dict(vars(seed_dynamic(train, foreground, fit, on_event=emit, should_stop=self.should_stop))),
+            ),
         )
         checkpoint = work / "joint.safetensors"
         begun = time.monotonic()
@@ -162,22 +167,23 @@ class _Run:
         )
         self.seconds["joint"] = time.monotonic() - begun
         scene = self._save_scene(capture, train, static, dynamic)
-        keep(work / "joint.done.safetensors", joint_key, {stage: self.seconds[stage] for stage in _FIT_STAGES})
+        keep(work / "joint.done.safetensors", joint_key, {stage: self.seconds[stage] for stage in _FIT_STAGES}, {})
         checkpoint.unlink(missing_ok=True)
         return scene
 
-    def _pool(self, stage: str, key: str, kind: type[Pool], make: Callable[[], Pool]) -> Pool:
+    def _stage(self, stage: str, key: str, make: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        """What a stage made, in an earlier run where its key still holds, or now."""
         path = self.folder.work / f"{stage}.safetensors"
         known = recall(path, key)
         if known is not None:
             self.seconds.update(known[1])
             self.folder.emit(Finished(stage=stage, seconds=known[1][stage], reused=True))
-            return pool_of(kind, known[0])
+            return known[0]
         begun = time.monotonic()
-        pool = make()
+        made = make()
         self.seconds[stage] = time.monotonic() - begun
-        keep(path, key, {stage: self.seconds[stage]}, pool)
-        return pool
+        keep(path, key, {stage: self.seconds[stage]}, made)
+        return made
 
     def _save_scene(self, capture: Capture, train: Capture, static: StaticPool, dynamic: DynamicPool) -> Scene4D:
         scene = Scene4D(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TypeVar
@@ -15,13 +16,13 @@ from recon4d.types import DynamicPool, StaticPool
 Pool = TypeVar("Pool", StaticPool, DynamicPool)
 
 
-def keep(path: Path, key: str, seconds: dict[str, float], pool: StaticPool | DynamicPool | None = None) -> None:
-    """Saves what a stage made, if anything, and how long it and its like took.
+def keep(path: Path, key: str, seconds: Mapping[str, float], tensors: Mapping[str, Tensor]) -> None:
+    """Saves what a stage made, and how long it and its like took.
 
     Raises:
         OutputError: it cannot be written.
     """
-    write_tensors(path, dict(vars(pool)) if pool is not None else {}, {"key": key, "seconds": seconds})
+    write_tensors(path, dict(tensors), {"key": key, "seconds": dict(seconds)})
 
 
 def recall(path: Path, key: str) -> tuple[dict[str, Tensor], dict[str, float]] | None:
@@ -39,5 +40,5 @@ def recall(path: Path, key: str) -> tuple[dict[str, Tensor], dict[str, float]] |
 
 
 def pool_of(kind: type[Pool], tensors: dict[str, Tensor]) -> Pool:
-    """The pool that ``keep`` saved."""
+    """The pool among a stage's tensors."""
     return kind(**{field.name: tensors[field.name] for field in fields(kind)})

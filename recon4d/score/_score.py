@@ -56,7 +56,8 @@ def score(
     on_event: OnEvent = ignore,
     should_stop: ShouldStop = never,
 ) -> dict[str, Any]:
-    """Scores a scene. Every frame is rendered at its own time through its own camera.
+    """Scores a scene. Every frame is rendered at its own time through its own camera, with the exposure that the
+    scene knows of it.
 
     Args:
         scene: the scene.
@@ -78,6 +79,7 @@ def score(
         Stopped: on request; nothing is kept.
     """
     began = time.monotonic()
+    division = division.exposed(scene.exposures)
     chosen = samples(division, config.train_every)
     on_event(Started(stage=_STAGE, total=len(chosen)))
     book, draw, reference = _Book(), _renderer(scene, config), _References(division)

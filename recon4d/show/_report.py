@@ -106,7 +106,7 @@ def _content(inputs: ReportInputs, path: Path) -> dict[str, Any]:
 def _comparisons(painter: Painter, inputs: ReportInputs, scores: dict[str, Any] | None) -> dict[str, list[Any]]:
     if scores is None or inputs.division is None:
         return {}
-    heldout = inputs.division.heldout
+    heldout = inputs.division.heldout.exposed(inputs.scene.exposures)
     made = {
         which: _pictures.comparisons(painter, heldout, scores["per_time"], which, _PER_CAMERA)
         for which in ("heldout_cameras", "heldout_times")

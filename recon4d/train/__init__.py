@@ -10,7 +10,7 @@ with images (loss).
 from recon4d.train._config import FitConfig, JointConfig, Preset, RateConfig, StaticConfig, preset
 from recon4d.train._fit import fit
 from recon4d.train._joint import find_foreground, fit_joint, seed_dynamic
-from recon4d.train._static import fit_static, render_backgrounds
+from recon4d.train._static import StaticFit, fit_static, render_backgrounds
 from recon4d.train._views import background_color
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Preset",
     "RateConfig",
     "StaticConfig",
+    "StaticFit",
     "background_color",
     "find_foreground",
     "fit",

@@ -44,7 +44,8 @@ def fit(
         TrainingDiverged: numbers stopped being finite and rolling back did not help.
     """
     config = config or FitConfig()
-    static = fit_static(capture, config, device=device, on_event=on_event, should_stop=should_stop)
+    still = fit_static(capture, config, device=device, on_event=on_event, should_stop=should_stop)
+    capture, static = capture.exposed(still.exposures), still.pool
     foreground = find_foreground(capture, static, config, device)
     dynamic = seed_dynamic(capture, foreground, config, on_event=on_event, should_stop=should_stop)
     static, dynamic = fit_joint(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -20,6 +20,16 @@ from recon4d.train._views import background_color, clip_statistics, static_views
 from recon4d.types import Cameras, Capture, DynamicPool, StaticPool
 
 
+@dataclass(frozen=True, kw_only=True)
+class StaticFit:
+    """What stands still, and how bright each camera shows it."""
+
+    pool: StaticPool
+    """Gaussians on the CPU, in the colours of a camera of exposure 1."""
+    exposures: dict[str, float]
+    """Of every training camera, of mean 1 in the logarithm."""
+
+
 def fit_static(
     capture: Capture,
     config: FitConfig,
@@ -27,14 +37,15 @@ def fit_static(
     device: torch.device | str = "cpu",
     on_event: OnEvent = ignore,
     should_stop: ShouldStop = never,
-) -> StaticPool:
+) -> StaticFit:
     """Fits plain 3D Gaussians to the temporal-median image of every camera.
 
     Args:
         capture: training cameras and frames only.
 
     Returns:
-        ``config.static.count`` Gaussians on the CPU.
+        ``config.static.count`` Gaussians, and the exposures that matching found: one factor a camera, the same for
+        all channels and the whole clip.
 
     Raises:
         Stopped: on request; this stage takes seconds and starts again.
@@ -46,7 +57,11 @@ def fit_static(
     workspace = Workspace.of(capture.cameras, capture.plane)
     background = background_color(capture)
     rng = np.random.default_rng([config.seed, 1])
-    seeds = static_seeds(views, workspace, count=config.static.count, sh_degree=config.sh_degree, rng=rng)
+    seeds, exposures = static_seeds(views, workspace, count=config.static.count, sh_degree=config.sh_degree, rng=rng)
+    views = [
+        replace(view, camera=replace(view.camera, exposure=float(exposure)))
+        for view, exposure in zip(views, exposures, strict=True)
+    ]
     model = Gaussians4D.from_pools(seeds, no_dynamic(config.sh_degree)).to(device)
     descent = Descent(model, (config.static.rates, config.static.rates), workspace.distance_m, background)
     targets = [_target(view, model.device) for view in views]
@@ -76,7 +91,9 @@ def fit_static(
             )
         )
     on_event(Finished(stage="static", seconds=time.monotonic() - begun))
-    return model.to("cpu").to_pools()[0]
+    return StaticFit(
+        pool=model.to("cpu").to_pools()[0], exposures={view.camera.name: view.camera.exposure for view in views}
+    )
 
 
 def render_backgrounds(pool: StaticPool, capture: Capture, device: torch.device | str = "cpu") -> list[np.ndarray]:
