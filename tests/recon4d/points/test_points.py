@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -67,7 +69,7 @@ def test_static_seeds_lie_on_the_surfaces(capture: Capture) -> None:
     views = _settled_views(capture)
     rng = np.random.default_rng(0)
     workspace = Workspace.of(capture.cameras, worlds.PLANE)
-    pool = static_seeds(views, workspace, count=4000, sh_degree=1, rng=rng)
+    pool, _ = static_seeds(views, workspace, count=4000, sh_degree=1, rng=rng)
     assert len(pool) == 4000
     assert pool.sh.shape == (4000, 4, 3)
     height = pool.means[:, 2].numpy()
@@ -90,9 +92,24 @@ def test_what_hides_a_pixel_all_the_time_but_moves_is_not_still(capture: Capture
     weight[26:28, 40:56] = 1.0
     views[0] = StaticView(camera=views[0].camera, image=image, weight=weight)
     workspace = Workspace.of(capture.cameras, worlds.PLANE)
-    pool = static_seeds(views, workspace, count=4000, sh_degree=0, rng=np.random.default_rng(0))
+    pool, _ = static_seeds(views, workspace, count=4000, sh_degree=0, rng=np.random.default_rng(0))
     color = pool.sh[:, 0].numpy() * SH_C0 + 0.5
     assert not ((color[:, 0] > 0.9) & (color[:, 1] < 0.1) & (color[:, 2] > 0.9)).any()
+
+
+def test_exposures_of_views_and_colours_without_them(capture: Capture) -> None:
+    """Views of known brightness: their exposures are found, and seeds have the colours of a view of exposure 1."""
+    views = _settled_views(capture)
+    workspace = Workspace.of(capture.cameras, worlds.PLANE)
+    plain, even = static_seeds(views, workspace, count=2000, sh_degree=0, rng=np.random.default_rng(0))
+    given = np.array([1.06, 0.97, 0.9, 1.0])
+    given /= np.exp(np.log(given).mean())
+    lit = [replace(view, image=view.image * np.float32(gain)) for view, gain in zip(views, given, strict=True)]
+    pool, found = static_seeds(lit, workspace, count=2000, sh_degree=0, rng=np.random.default_rng(0))
+    # Measured within 0.004; the ball's sides differ in shade from view to view, the images have 64x48 pixels.
+    assert found / even == pytest.approx(given, abs=0.01)
+    assert even == pytest.approx(np.ones(4), abs=0.02)
+    assert pool.sh[:, 0].mean(0).numpy() == pytest.approx(plain.sh[:, 0].mean(0).numpy(), abs=0.02)
 
 
 def test_dynamic_seeds_lie_on_the_ball_and_move_with_it(capture: Capture, foreground: Foreground) -> None:

@@ -6,12 +6,13 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
-from recon4d.errors import BackendError
+from recon4d.errors import BackendError, CalibrationError
 from recon4d.raster import Missing, Ready, _registry, backends, rasterize
-from recon4d.types import Cameras, Splats
+from recon4d.types import Camera, Cameras, Splats
 
 
 def scene(count: int = 3, dtype: torch.dtype = torch.float32) -> tuple[Splats, Cameras]:
@@ -51,6 +52,37 @@ def test_depth_is_that_of_the_splats() -> None:
     assert float(output.depth[0, 0, 0]) == 0.0
 
 
+@pytest.mark.parametrize("backend", ["reference", "torch", "cpu"])
+@pytest.mark.parametrize("learned", [False, True])
+def test_the_exposure_scales_colours_background_and_gradients_alone(backend: str, learned: bool) -> None:
+    splats, cameras = scene()
+    both = replace(cameras, viewmats=cameras.viewmats.repeat(2, 1, 1), Ks=cameras.Ks.repeat(2, 1, 1))
+    background = torch.tensor([0.1, 0.5, 0.9], requires_grad=learned)
+    splats.sh.requires_grad_()
+    plain = rasterize(splats, both, background=background, backend=backend)
+    plain.rgb.sum().backward()
+    once = splats.sh.grad.clone()
+    splats.sh.grad = None
+    exposed = replace(both, exposures=torch.tensor([0.5, 1.25]))
+    drawn = rasterize(splats, exposed, background=background, backend=backend)
+    assert torch.allclose(drawn.rgb[0], 0.5 * plain.rgb[0], atol=1e-7)
+    assert torch.allclose(drawn.rgb[1], 1.25 * plain.rgb[1], atol=1e-7)
+    assert torch.equal(drawn.alpha, plain.alpha)
+    assert torch.equal(drawn.depth, plain.depth)
+    drawn.rgb.sum().backward()
+    assert torch.allclose(splats.sh.grad, once * (0.5 + 1.25) / 2, rtol=1e-5)
+
+
+def test_a_batch_of_cameras_knows_their_exposures() -> None:
+    camera = Camera(name="a", width=20, height=16, K=np.diag([20.0, 20.0, 1.0]), T_cam_world=np.eye(4))
+    assert Cameras.of([camera, camera]).exposures is None
+    dark = Camera.from_json(replace(camera, exposure=0.8).to_json())
+    assert torch.equal(Cameras.of([camera, dark.crop(0, 0, 20, 16)]).exposures, torch.tensor([1.0, 0.8]))
+    for exposure in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(CalibrationError, match="exposure"):
+            replace(camera, exposure=exposure)
+
+
 def test_no_splats_draw_the_background() -> None:
     splats, cameras = scene(0)
     output = rasterize(splats, cameras, background=torch.tensor([0.1, 0.2, 0.3]))
@@ -85,6 +117,8 @@ def test_only_the_pose_may_require_a_gradient(backend: str) -> None:
         (lambda s, c: (s, replace(c, viewmats=c.viewmats[0])), "viewmats"),
         (lambda s, c: (s, replace(c, Ks=c.Ks.repeat(2, 1, 1))), "Ks"),
         (lambda s, c: (s, replace(c, width=0)), "0x16"),
+        (lambda s, c: (s, replace(c, exposures=torch.ones(2))), "exposures"),
+        (lambda s, c: (s, replace(c, exposures=torch.ones(1, dtype=torch.float64))), "cameras.exposures is"),
         (lambda s, c: (s, replace(c, Ks=c.Ks + torch.tensor([[0.0, 0.5, 0.0], [0.0] * 3, [0.0] * 3]))), "skew"),
         (lambda s, c: (s, replace(c, Ks=-c.Ks)), "focal"),
         (lambda s, c: (s, replace(c, viewmats=c.viewmats.double())), "cameras.viewmats is torch.float64"),

@@ -112,6 +112,15 @@ def test_golden_values_of_scene_and_predictors() -> None:
     assert "heldout_cameras" not in predictors["previous_frame"]
 
 
+def test_a_camera_is_drawn_with_the_exposure_that_the_scene_knows() -> None:
+    capture = _capture()
+    plain = score(_scene(capture), divide(capture))
+    darker = {"a": 0.5, "b": 0.5, "c": 0.5}
+    scene = _scene(capture.exposed(darker), background=2 * GREY / 255)
+    assert scene.exposures == darker
+    assert score(scene, divide(capture))["train"]["psnr"] == pytest.approx(plain["train"]["psnr"], abs=1e-4)
+
+
 def test_the_record_is_plain_json_and_its_keys_are_these() -> None:
     capture = _capture()
     scores = score(_scene(capture), divide(capture))

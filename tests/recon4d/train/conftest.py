@@ -42,7 +42,8 @@ def division() -> Division:
 
 @pytest.fixture(scope="session")
 def prepared(division: Division, config: FitConfig) -> Prepared:
-    static = fit_static(division.train, config)
-    foreground = find_foreground(division.train, static, config)
-    dynamic = seed_dynamic(division.train, foreground, config)
-    return Prepared(capture=division.train, static=static, foreground=foreground, dynamic=dynamic)
+    still = fit_static(division.train, config)
+    capture = division.train.exposed(still.exposures)
+    foreground = find_foreground(capture, still.pool, config)
+    dynamic = seed_dynamic(capture, foreground, config)
+    return Prepared(capture=capture, static=still.pool, foreground=foreground, dynamic=dynamic)

@@ -110,7 +110,7 @@ def test_a_parameter_that_stays_broken_is_named(
 def test_the_static_fit_is_guarded_too(prepared: Any, config: FitConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     poison_loss(monkeypatch, lambda call: call == 5)
     events: list[Event] = []
-    pool = fit_static(prepared.capture, config, on_event=events.append)
+    pool = fit_static(prepared.capture, config, on_event=events.append).pool
     assert [e.stage for e in events if isinstance(e, Warned)] == ["static"]
     assert all(torch.isfinite(value).all() for value in vars(pool).values())
 
