@@ -196,6 +196,8 @@ class RenderOutput:
     """[C, H, W] accumulated opacity, 1 - final transmittance."""
     depth: Tensor | None = None
     """[C, H, W] camera-z in metres, normalised by alpha; 0 where alpha < 1e-3."""
+    overflow: Tensor | None = None
+    """0-dim bool, whether a picture had outgrown its plan; None without plans."""
 
 
 class Frames(Protocol):

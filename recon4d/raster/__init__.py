@@ -11,7 +11,8 @@ Add a backend: one module with ``DEVICES``, ``status()`` and ``render(request)``
 other packages name theirs under the entry-point group ``recon4d.raster``. The parity tests pick it up.
 """
 
-from recon4d.raster._api import rasterize
+from recon4d.raster._api import rasterize, survey
+from recon4d.raster._plan import Plan, make_plans
 from recon4d.raster._registry import BackendStatus, Missing, Ready, backends
 
-__all__ = ["BackendStatus", "Missing", "Ready", "backends", "rasterize"]
+__all__ = ["BackendStatus", "Missing", "Plan", "Ready", "backends", "make_plans", "rasterize", "survey"]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from recon4d.raster._contract import Request
+from recon4d.raster._contract import Planning, Request
+from recon4d.raster._plan import Plan
 from recon4d.raster._registry import load
 from recon4d.types import Cameras, RenderOutput, Splats
 
@@ -23,6 +24,7 @@ def rasterize(
     backend: str = "auto",
     outputs: Collection[str] = _OUTPUTS,
     antialiased: bool = False,
+    plans: Sequence[Plan] | None = None,
 ) -> RenderOutput:
     """Draws splats into every camera of a batch.
 
@@ -39,9 +41,12 @@ def rasterize(
         outputs: any of "rgb", "alpha", "depth". Depth costs about a tenth more.
         antialiased: multiply opacities by sqrt(det before / det after) the pixel dilation (Yu et al. 2024), so that
             a scene keeps its look at other resolutions than it was fitted at.
+        plans: one a camera, made from a :func:`survey`: the call then never waits for the device. Backends without
+            a survey pay them no heed.
 
     Returns:
-        rgb [C, H, W, 3], alpha [C, H, W] and depth [C, H, W] in metres; None for what was not asked.
+        rgb [C, H, W, 3], alpha [C, H, W] and depth [C, H, W] in metres; None for what was not asked. With plans
+        also whether they were too small.
 
     Raises:
         ValueError: shapes, devices, dtypes, intrinsics or output names are not as above.
@@ -66,6 +71,7 @@ def rasterize(
         background=torch.zeros_like(colour) if learned else colour,
         depth="depth" in wanted,
         antialiased=antialiased,
+        plans=tuple(plans) if plans is not None and isinstance(module, Planning) else None,
     )
     output = module.render(request)
     if learned and output.rgb is not None and output.alpha is not None:
@@ -73,6 +79,23 @@ def rasterize(
     if cameras.exposures is not None and output.rgb is not None:
         output = replace(output, rgb=output.rgb * cameras.exposures[:, None, None, None])
     return replace(output, **{unwanted: None for unwanted in _OUTPUTS if unwanted not in wanted})
+
+
+def survey(splats: Splats, cameras: Cameras, *, backend: str = "auto", antialiased: bool = False) -> Tensor | None:
+    """What plans are made from, computed without waiting for the device.
+
+    Returns:
+        [C, 1 + tiles] int64 on the device: per camera the number of (splat, tile) pairs and the falling lengths of
+        the tiles' lists. None when the backend draws without plans.
+    """
+    _check(splats, cameras)
+    _, module = load(backend, splats.means.device)
+    if not isinstance(module, Planning):
+        return None
+    background = splats.means.new_zeros(3)
+    request = Request(splats=splats, cameras=cameras, background=background, depth=False, antialiased=antialiased)
+    with torch.no_grad():
+        return module.survey(request)
 
 
 def _check(splats: Splats, cameras: Cameras) -> None:
@@ -100,7 +123,8 @@ def _check(splats: Splats, cameras: Cameras) -> None:
                 f"{name} is {value.dtype} on {value.device}; all inputs must be floating point, of one dtype and on"
                 f" one device, as splats.means is: {dtype} on {device}"
             )
-    for K in cameras.Ks.tolist():
+    # Elsewhere the numbers would have to be fetched, and an accelerator would wait for that at every call.
+    for K in cameras.Ks.tolist() if device.type == "cpu" else []:
         if K[0][1] != 0.0:
             raise ValueError(f"skew is not supported: K[0, 1] is {K[0][1]}; undistort the images to a K without skew")
         if not (K[0][0] > 0.0 and K[1][1] > 0.0):

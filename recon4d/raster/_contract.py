@@ -19,10 +19,11 @@ front to back as in 3D Gaussian splatting (Kerbl et al. 2023):
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
+from recon4d.raster._plan import Plan
 from recon4d.types import Cameras, RenderOutput, Splats
 
 NEAR_M = 0.01
@@ -50,6 +51,8 @@ class Request:
     depth: bool
     """Whether depth is wanted; rgb and alpha always are."""
     antialiased: bool
+    plans: tuple[Plan, ...] | None = None
+    """One a camera, for backends that have a ``survey``; the call must then not wait for the device."""
 
 
 @dataclass(frozen=True)
@@ -80,4 +83,13 @@ class Backend(Protocol):
 
     def render(self, request: Request) -> RenderOutput:
         """Draws the request: rgb and alpha always, depth when asked."""
+        ...
+
+
+@runtime_checkable
+class Planning(Protocol):
+    """What a backend offers beside that if it can draw without ever waiting for the device."""
+
+    def survey(self, request: Request) -> Tensor:
+        """[C, 1 + tiles] int64, see :func:`recon4d.raster.survey`; must not wait for the device."""
         ...

@@ -5,13 +5,14 @@ within its tile, so one matrix product gives all exponents of a step, and the tr
 moments that its gradient needs. The backward pass is written by hand: it replays the forward order and carries the
 gradient-weighted colour still to come, so nothing of the size (splats x pixels) is ever kept.
 
-Only sort, gather, matmul, exp, elementwise operations, index_add, bincount and repeat_interleave are used, in the
-input's dtype and int64: accelerators without float64 or custom operators can run it. Keep reduced-precision matrix
-products (TF32 and the like) switched off.
+Only sort, searchsorted, gather, matmul, exp, elementwise operations and index_add are used, in the input's dtype and
+int64: accelerators without float64 or custom operators can run it. Given plans, no shape depends on what a device
+has computed, so the host never waits. Keep reduced-precision matrix products (TF32 and the like) switched off.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,16 +22,15 @@ from torch import Tensor
 from recon4d.geometry import quat_to_matrix, sh_basis
 from recon4d.raster import _contract as contract
 from recon4d.raster._contract import Ready, Request
-from recon4d.types import RenderOutput, Splats
+from recon4d.raster._plan import STEP, Plan
+from recon4d.types import Cameras, RenderOutput, Splats
 
 DEVICES = ("*",)
 
 TILE = 8
 """Pixels along a tile's side. Smaller tiles make the lists of neighbours more alike, so fewer lanes idle."""
-STEP = 8
-"""List entries of each tile blended per step on accelerators, where launches cost more than arithmetic."""
 CPU_STEP = 1
-"""The same on the CPU, where launches are cheap."""
+"""List entries of each tile blended at once on the CPU, where launches are cheap; ``STEP`` elsewhere."""
 
 _ATTRIBUTES = ("means", "quats", "scales", "opacities", "sh")
 _NEVER = -80.0
@@ -44,23 +44,39 @@ def status() -> Ready:
 
 def render(request: Request) -> RenderOutput:
     """Draws on the splats' device; see :func:`recon4d.raster.rasterize`."""
-    images = [_render_one(request, c) for c in range(len(request.cameras))]
-    rgb, alpha, depth = (torch.stack(maps) for maps in zip(*images, strict=True))
-    return RenderOutput(rgb=rgb, alpha=alpha, depth=depth if request.depth else None)
+    # Of no splats there is nothing to wait for.
+    plans = request.plans if request.plans and len(request.splats) else (None,) * len(request.cameras)
+    images = [_render_one(request, c, plan) for c, plan in enumerate(plans)]
+    rgb, alpha, depth, overflow = zip(*images, strict=True)
+    return RenderOutput(
+        rgb=torch.stack(rgb),
+        alpha=torch.stack(alpha),
+        depth=torch.stack(depth) if request.depth else None,
+        overflow=torch.stack(overflow).any() if request.plans else None,
+    )
 
 
-def _render_one(request: Request, c: int) -> tuple[Tensor, Tensor, Tensor]:
-    view = request.cameras.viewmats[c]
-    camera = _Camera.of(request.cameras.Ks[c].tolist(), request.cameras.width, request.cameras.height)
+def survey(request: Request) -> Tensor:
+    """See :func:`recon4d.raster.survey`."""
+    return torch.stack([_survey_one(request, c) for c in range(len(request.cameras))])
+
+
+def _survey_one(request: Request, c: int) -> Tensor:
+    view, camera = request.cameras.viewmats[c], _Camera.of(request.cameras, c)
+    usable = _usable(request.splats, view)
+    flat = _project(_harmless(request.splats, usable, view), view, camera, request.antialiased)
+    drawn, rects = _tile_rects(flat, camera)
+    lengths = _list_lengths(rects, drawn & usable, camera)
+    return torch.cat([lengths.sum()[None], torch.sort(lengths, descending=True).values])
+
+
+def _render_one(request: Request, c: int, plan: Plan | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    view, camera = request.cameras.viewmats[c], _Camera.of(request.cameras, c)
     with torch.no_grad():
-        keep = _usable(request.splats, view)
-        flat = _project(_take(request.splats, keep), view, camera, request.antialiased)
-        drawn, rects = _tile_rects(flat, camera)
-        drawn = drawn.nonzero().squeeze(1)
-        order = drawn[torch.sort(flat.z[drawn], stable=True).indices]
-        lists = _tile_lists(rects[order], camera)
+        splats, order, drawn, rects = _in_order(request, view.detach(), camera, plan)
+        lists = _tile_lists(rects, drawn, camera, plan)
     # Again, with gradients, for the drawn splats alone: no other can put a NaN into a gradient.
-    splats = _take(request.splats, keep[order])
+    splats = _take(splats, order) if plan is None else _harmless(_take(splats, order), drawn, view.detach())
     flat = _project(splats, view, camera, request.antialiased)
     directions = torch.nn.functional.normalize(splats.means + view[:3, 3] @ view[:3, :3], dim=-1)
     channels = ((sh_basis(directions, splats.sh_degree)[..., None] * splats.sh).sum(1) + 0.5).clamp_min(0)
@@ -70,28 +86,59 @@ def _render_one(request: Request, c: int) -> tuple[Tensor, Tensor, Tensor]:
     rgb = blended[..., :3] + through[..., None] * request.background
     alpha = 1 - through
     if not request.depth:
-        return rgb, alpha, alpha
+        return rgb, alpha, alpha, lists.overflow
     opaque = alpha >= contract.MIN_DEPTH_ALPHA
-    return rgb, alpha, torch.where(opaque, blended[..., 3] / torch.where(opaque, alpha, 1.0), 0.0)
+    return rgb, alpha, torch.where(opaque, blended[..., 3] / torch.where(opaque, alpha, 1.0), 0.0), lists.overflow
+
+
+def _in_order(
+    request: Request, view: Tensor, camera: _Camera, plan: Plan | None
+) -> tuple[Splats, Tensor, Tensor, Tensor]:
+    """Splats, the order [n] in which they are drawn, whether each is drawn [n] and its tiles [n, 4].
+
+    Without a plan, what is not drawn is left out. With one, it stays, behind all others.
+    """
+    if plan is None:
+        usable = _usable(request.splats, view).nonzero().squeeze(1)
+        splats = _take(request.splats, usable)
+        flat = _project(splats, view, camera, request.antialiased)
+        drawn, rects = _tile_rects(flat, camera)
+        index = drawn.nonzero().squeeze(1)
+        order = index[torch.sort(flat.z[index], stable=True).indices]
+        return request.splats, usable[order], drawn[order], rects[order]
+    usable = _usable(request.splats, view)
+    flat = _project(_harmless(request.splats, usable, view), view, camera, request.antialiased)
+    drawn, rects = _tile_rects(flat, camera)
+    drawn &= usable
+    order = torch.sort(torch.where(drawn, flat.z, torch.inf), stable=True).indices
+    return request.splats, order, drawn[order], rects[order]
 
 
 @dataclass(frozen=True)
 class _Camera:
-    fx: float
-    fy: float
-    cx: float
-    cy: float
+    """Intrinsics as 0-dim tensors on the device, so that nobody has to fetch them."""
+
+    fx: Tensor
+    fy: Tensor
+    cx: Tensor
+    cy: Tensor
     width: int
     height: int
 
     @classmethod
-    def of(cls, K: list[list[float]], width: int, height: int) -> _Camera:
-        return cls(K[0][0], K[1][1], K[0][2], K[1][2], width, height)
+    def of(cls, cameras: Cameras, c: int) -> _Camera:
+        K = cameras.Ks[c].detach()
+        return cls(K[0, 0], K[1, 1], K[0, 2], K[1, 2], cameras.width, cameras.height)
 
     @property
-    def limits(self) -> tuple[float, float]:
-        x = contract.FOV_MARGIN * max(self.cx, self.width - self.cx) / self.fx
-        return x, contract.FOV_MARGIN * max(self.cy, self.height - self.cy) / self.fy
+    def limits(self) -> tuple[Tensor, Tensor]:
+        x = contract.FOV_MARGIN * torch.maximum(self.cx, self.width - self.cx) / self.fx
+        return x, contract.FOV_MARGIN * torch.maximum(self.cy, self.height - self.cy) / self.fy
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Columns and lines of tiles."""
+        return -(-self.width // TILE), -(-self.height // TILE)
 
 
 class _Flat(NamedTuple):
@@ -110,16 +157,30 @@ class _Flat(NamedTuple):
 
 
 def _usable(splats: Splats, view: Tensor) -> Tensor:
-    """Indices of finite splats in front of the near plane; a NaN fails every comparison."""
+    """[N] bool: finite splats in front of the near plane; a NaN fails every comparison."""
     usable = splats.means @ view[2, :3] + view[2, 3] > contract.NEAR_M
     usable &= splats.quats.square().sum(1) >= contract.MIN_QUAT_NORM**2
     for values in (splats.means, splats.quats, splats.scales, splats.opacities[:, None], splats.sh.flatten(1)):
         usable &= values.abs().sum(1) <= contract.MAX_VALUE
-    return usable.nonzero().squeeze(1)
+    return usable
 
 
 def _take(splats: Splats, index: Tensor) -> Splats:
     return Splats(**{name: getattr(splats, name).index_select(0, index) for name in _ATTRIBUTES})
+
+
+def _harmless(splats: Splats, keep: Tensor, view: Tensor) -> Splats:
+    """The splats with those that are not kept exchanged for small ones a metre in front of the camera."""
+    place = (view[2, :3] - view[:3, 3] @ view[:3, :3]).expand_as(splats.means)
+    upright = torch.zeros_like(splats.quats)
+    upright[:, 0] = 1.0
+    return Splats(
+        means=torch.where(keep[:, None], splats.means, place),
+        quats=torch.where(keep[:, None], splats.quats, upright),
+        scales=torch.where(keep[:, None], splats.scales, 0.01),
+        opacities=torch.where(keep, splats.opacities, 0.5),
+        sh=torch.where(keep[:, None, None], splats.sh, 0.0),
+    )
 
 
 def _project(splats: Splats, view: Tensor, camera: _Camera, antialiased: bool) -> _Flat:
@@ -150,16 +211,29 @@ def _project(splats: Splats, view: Tensor, camera: _Camera, antialiased: bool) -
 
 def _tile_rects(flat: _Flat, camera: _Camera) -> tuple[Tensor, Tensor]:
     """Which splats are drawn [N], and the tiles that each may touch [N, 4] int64: x0, y0, x1, y1, ends included."""
-    size = torch.tensor([camera.width, camera.height], device=flat.z.device)
     reach = (2 * torch.log(flat.opacities / contract.ALPHA_MIN)).clamp_min(0).sqrt()[:, None] * flat.variances.sqrt()
     # Pixel centres lie half a pixel in.
     first = (flat.centres - reach - 0.5).ceil()
     last = (flat.centres + reach - 0.5).floor()
     drawn = (flat.opacities >= contract.ALPHA_MIN) & (flat.variances <= contract.MAX_VARIANCE_PX2).all(1)
-    drawn &= ((last >= first) & (last >= 0) & (first < size)).all(1)
-    first, last = torch.maximum(first, torch.zeros_like(first)), torch.minimum(last, (size - 1).to(last.dtype))
-    rects = torch.where(drawn[:, None], torch.cat([first, last], 1), 0.0).long()
+    drawn &= ((last >= first) & (last >= 0)).all(1) & (first[:, 0] < camera.width) & (first[:, 1] < camera.height)
+    x1, y1 = last[:, 0].clamp_max(camera.width - 1), last[:, 1].clamp_max(camera.height - 1)
+    rects = torch.cat([first.clamp_min(0), x1[:, None], y1[:, None]], 1)
+    rects = torch.where(drawn[:, None], rects, 0.0).long()
     return drawn, torch.div(rects, TILE, rounding_mode="floor")
+
+
+def _list_lengths(rects: Tensor, drawn: Tensor, camera: _Camera) -> Tensor:
+    """[tiles] int64: how many of the drawn splats' rectangles cover each tile. Corners of opposite sign, summed up
+    along both axes, give that without a list of all pairs."""
+    columns, lines = camera.tiles
+    x0, y0, x1, y1 = rects.unbind(1)
+    corners = torch.cat([x + y * (columns + 1) for x in (x0, x1 + 1) for y in (y0, y1 + 1)])
+    one = drawn.long()
+    grid = torch.zeros((lines + 1) * (columns + 1), dtype=torch.int64, device=rects.device)
+    grid.index_add_(0, corners, torch.cat([one, -one, -one, one]))
+    grid = grid.reshape(lines + 1, columns + 1).cumsum(0).cumsum(1)
+    return grid[:lines, :columns].reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -176,40 +250,52 @@ class _Lists:
     """[tiles] entries."""
     place: Tensor
     """[tiles] where each tile, in raster order, went."""
-    active: list[int]
+    active: Sequence[int]
     """Tiles that are active in each step."""
     step: int
     camera: _Camera
+    overflow: Tensor
+    """0-dim bool: there was no room for some entries."""
 
 
-def _tile_lists(rects: Tensor, camera: _Camera) -> _Lists:
-    device = rects.device
-    columns, lines = -(-camera.width // TILE), -(-camera.height // TILE)
+def _tile_lists(rects: Tensor, drawn: Tensor, camera: _Camera, plan: Plan | None) -> _Lists:
+    """Tile lists of splats [n], nearest first."""
+    device, (columns, lines) = rects.device, camera.tiles
+    tiles, last = columns * lines, max(len(rects) - 1, 0)
     wide = rects[:, 2] - rects[:, 0] + 1
-    count = wide * (rects[:, 3] - rects[:, 1] + 1)
-    splat = torch.repeat_interleave(torch.arange(len(rects), device=device), count)
-    within = torch.arange(len(splat), device=device) - (torch.cumsum(count, 0) - count)[splat]
+    count = torch.where(drawn, wide * (rects[:, 3] - rects[:, 1] + 1), 0)
+    ends = torch.cumsum(count, 0)
+    # Without a plan, the first of two waits for the device: how many entries there are.
+    room = plan.entries if plan is not None else int(count.sum())
+    index = torch.arange(room, device=device)
+    splat = torch.searchsorted(ends, index, right=True).clamp_max(last)
+    within = index - (ends - count)[splat]
     y = rects[splat, 1] + torch.div(within, wide[splat], rounding_mode="floor")
     x = rects[splat, 0] + within % wide[splat]
-    tile, entry = torch.sort(y * columns + x, stable=True)
-    length = torch.bincount(tile, minlength=columns * lines)
-    start = torch.cumsum(length, 0) - length
-    length, order = torch.sort(length, descending=True, stable=True)
-    step = CPU_STEP if device.type == "cpu" else STEP
-    # The one wait for the device: how many tiles still have entries at each step.
-    longest = int(length[0])
-    steps = torch.arange(0, longest, step, device=device)
-    active = (len(length) - torch.searchsorted(length.flip(0), steps, right=True)).tolist()
+    # Room that is left over counts for a tile behind all others.
+    tile, entry = torch.sort(torch.where(index < count.sum(), y * columns + x, tiles), stable=True)
+    start = torch.searchsorted(tile, torch.arange(tiles + 1, device=device))
+    length, order = torch.sort(start[1:] - start[:-1], descending=True, stable=True)
+    if plan is None:
+        step = CPU_STEP if device.type == "cpu" else STEP
+        # The second: how many tiles still have entries at each step.
+        steps = torch.arange(0, int(length[0]), step, device=device)
+        active = (tiles - torch.searchsorted(length.flip(0), steps, right=True)).tolist()
+        overflow = torch.zeros((), dtype=torch.bool, device=device)
+    else:
+        step, active = STEP, plan.active
+        overflow = (count.sum() > room) | (length > plan.lengths).any()
     origin = torch.stack([tile % columns, torch.div(tile, columns, rounding_mode="floor")], -1) * TILE + TILE / 2
     return _Lists(
         splat=splat[entry],
         origin=origin,
-        start=start[order],
+        start=start[:-1][order],
         length=length,
         place=torch.argsort(order),
         active=active,
         step=step,
         camera=camera,
+        overflow=overflow,
     )
 
 
@@ -293,9 +379,11 @@ class _State:
         splat = lists.splat
         offset = centres[splat] - lists.origin.to(centres.dtype)
         x, y = offset.unbind(-1)
-        a, b, c = (conics[splat] * torch.tensor([0.5, 1.0, 0.5], dtype=x.dtype, device=x.device)).unbind(-1)
+        a, b, c = conics[splat].unbind(-1)
+        a, c = 0.5 * a, 0.5 * c
         top = torch.log(opacities)[splat] - (a * x * x + b * x * y + c * y * y)
-        nothing = torch.tensor([[_NEVER, 0.0, 0.0, 0.0, 0.0, 0.0]], dtype=x.dtype, device=x.device)
+        nothing = x.new_zeros(1, 6)
+        nothing[:, 0] = _NEVER
         coefficients = torch.stack([top, 2 * a * x + b * y, b * x + 2 * c * y, -a, -b, -c], -1)
         channels = torch.cat([channels[splat], channels.new_zeros(1, channels.shape[1])])
         table = torch.cat([torch.cat([coefficients, nothing]), channels], 1)
@@ -370,7 +458,7 @@ def _scatter(sums: Tensor, state: _State, lists: _Lists, conics: Tensor, opaciti
 def _to_image(tiles: Tensor, lists: _Lists) -> Tensor:
     """[tiles, channels, pixels] in list order to [H, W, channels]."""
     camera = lists.camera
-    columns, lines = -(-camera.width // TILE), -(-camera.height // TILE)
+    columns, lines = camera.tiles
     grid = tiles[lists.place].reshape(lines, columns, -1, TILE, TILE)
     image = grid.permute(0, 3, 1, 4, 2).reshape(lines * TILE, columns * TILE, -1)
     return image[: camera.height, : camera.width].contiguous()
@@ -379,7 +467,7 @@ def _to_image(tiles: Tensor, lists: _Lists) -> Tensor:
 def _to_tiles(image: Tensor, lists: _Lists) -> Tensor:
     """[H, W, channels] to [tiles, channels, pixels] in list order."""
     camera = lists.camera
-    columns, lines = -(-camera.width // TILE), -(-camera.height // TILE)
+    columns, lines = camera.tiles
     padded = image.new_zeros(lines * TILE, columns * TILE, image.shape[-1])
     padded[: camera.height, : camera.width] = image
     grid = padded.reshape(lines, TILE, columns, TILE, -1).permute(0, 2, 4, 1, 3)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from recon4d.geometry import look_at
-from recon4d.raster import Missing, backends, rasterize
+from recon4d.raster import Missing, backends, make_plans, rasterize, survey
+from recon4d.raster import torch as portable
 from recon4d.raster._contract import Request
 from recon4d.raster.reference import uncertain_pixels
-from recon4d.types import Camera, Cameras, Splats
+from recon4d.types import Camera, Cameras, RenderOutput, Splats
 
 ATTRIBUTES = ("means", "quats", "scales", "opacities", "sh")
 BACKGROUND = (0.1, 0.2, 0.3)
@@ -23,6 +25,22 @@ IMAGE_MEAN, IMAGE_P999 = 1e-5, 1e-4
 GRADIENT = 1e-4
 """Relative L2 per attribute. Worst measured: 6.3e-5 (cpu) and 8.4e-5 (torch), by way of depth in thin pixels, where the
 division by alpha enlarges what float32 rounds; without depth 1e-5."""
+
+
+PLANNED = "torch, planned"
+"""The torch backend as it runs while an accelerator is trained on: with room fixed ahead, several entries a step."""
+
+
+def rendered(backend: str, splats: Splats, cameras: Cameras, **options: Any) -> RenderOutput:
+    if backend != PLANNED:
+        return rasterize(splats, cameras, backend=backend, **options)
+    counts = survey(splats, cameras, backend="torch", antialiased=options.get("antialiased", False))
+    assert counts is not None
+    plans = make_plans(counts.numpy(), 1.0, counts.device)
+    output = rasterize(splats, cameras, backend="torch", plans=plans, **options)
+    assert output.overflow is not None
+    assert not output.overflow
+    return output
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +59,7 @@ def _available() -> list:
             continue
         marks = [pytest.mark.skip(reason=row.status.reason)] if isinstance(row.status, Missing) else []
         rows.append(pytest.param(name, marks=marks))
-    return rows
+    return [*rows, PLANNED]
 
 
 def camera(width: int = 64, height: int = 48, center: tuple[float, float, float] = (0.3, -2.0, 1.2)) -> Camera:
@@ -109,11 +127,11 @@ def draw(
     """Images, and gradients of their weighted sum."""
     leaves = {name: getattr(splats, name).clone().requires_grad_() for name in ATTRIBUTES}
     viewmats = cameras.viewmats.clone().requires_grad_()
-    output = rasterize(
+    output = rendered(
+        backend,
         Splats(**leaves),
         replace(cameras, viewmats=viewmats),
         background=BACKGROUND,
-        backend=backend,
         antialiased=antialiased,
         outputs=tuple(weights),
     )
@@ -253,7 +271,7 @@ def test_equal_depths_are_drawn_by_index(backend: str) -> None:
     both = Splats(**{name: torch.cat([getattr(one, name)] * 2) for name in ATTRIBUTES})
     both.opacities[:], both.scales[:], both.means[:] = 0.99, 0.2, torch.tensor([0.0, 0.0, 0.2])
     both.sh[0], both.sh[1] = torch.tensor([1.0, -1.7, -1.7]), torch.tensor([-1.7, 1.0, -1.7])
-    rgb = rasterize(both, Cameras.of(camera()), backend=backend).rgb
+    rgb = rendered(backend, both, Cameras.of(camera())).rgb
     middle = rgb[0, 24, 32]
     assert middle[0] > 20 * middle[1]
 
@@ -262,8 +280,8 @@ def test_equal_depths_are_drawn_by_index(backend: str) -> None:
 def test_background_is_learned(backend: str) -> None:
     splats, cameras, *_ = case("sh0")
     background = torch.tensor(BACKGROUND, requires_grad=True)
-    output = rasterize(splats, cameras, background=background, backend=backend)
-    fixed = rasterize(splats, cameras, background=BACKGROUND, backend=backend)
+    output = rendered(backend, splats, cameras, background=background)
+    fixed = rendered(backend, splats, cameras, background=BACKGROUND)
     assert torch.allclose(output.rgb, fixed.rgb, atol=1e-6)
     output.rgb.sum().backward()
     assert torch.allclose(background.grad, (1 - output.alpha).sum().expand(3), rtol=1e-5)
@@ -276,3 +294,41 @@ def test_several_entries_a_step(monkeypatch: pytest.MonkeyPatch, step: int, scen
     monkeypatch.setattr("recon4d.raster.torch.CPU_STEP", step)
     splats, cameras, antialiased, sure, weights = case(scene)
     check(draw("torch", splats, cameras, antialiased, weights), reference(scene, tuple(weights)), sure)
+
+
+@pytest.mark.parametrize("scene", ["sh1", "around", "ragged", "two_cameras"])
+def test_a_survey_counts_what_is_drawn(scene: str) -> None:
+    """Every tile's list is as long as the number of splats whose reach touches it, counted one by one."""
+    splats, cameras, *_ = case(scene)
+    counts = survey(splats, cameras, backend="torch")
+    assert counts is not None
+    flat = portable._Camera.of(cameras, 0)
+    usable = portable._usable(splats, cameras.viewmats[0])
+    safe = portable._harmless(splats, usable, cameras.viewmats[0])
+    drawn, rects = portable._tile_rects(portable._project(safe, cameras.viewmats[0], flat, False), flat)
+    columns, lines = flat.tiles
+    grid = np.zeros((lines, columns), np.int64)
+    for x0, y0, x1, y1 in rects[drawn & usable].tolist():
+        grid[y0 : y1 + 1, x0 : x1 + 1] += 1
+    assert counts[0, 0] == grid.sum()
+    assert counts[0, 1:].tolist() == sorted(grid.ravel().tolist(), reverse=True)
+
+
+def test_a_plan_without_room_says_so_and_draws_what_fits() -> None:
+    splats, cameras, *_ = case("sh1")
+    counts = survey(splats, cameras, backend="torch")
+    assert counts is not None
+    full = rasterize(splats, cameras, backend="torch")
+    for less in (0.3, 0.0):
+        plans = make_plans((counts.numpy() * less).astype(np.int64), 1.0, counts.device)
+        output = rasterize(splats, cameras, backend="torch", plans=plans)
+        assert output.overflow is not None
+        assert output.overflow
+        assert torch.isfinite(output.rgb).all()
+        assert float(output.alpha.mean()) < float(full.alpha.mean())
+
+
+def test_backends_without_a_survey_draw_without_plans() -> None:
+    splats, cameras, *_ = case("sh1")
+    assert survey(splats, cameras, backend="cpu") is None
+    assert rasterize(splats, cameras, backend="cpu").overflow is None
