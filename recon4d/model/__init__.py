@@ -10,7 +10,7 @@ Not      rasterization, losses, learning-rate schedules, where Gaussians are bor
 
 from recon4d.model._adam import RowAdam
 from recon4d.model._gaussians import Gaussians4D
-from recon4d.model._instant import Slice
+from recon4d.model._instant import Slice, view_vector
 from recon4d.model._layout import Layout
 
-__all__ = ["Gaussians4D", "Layout", "RowAdam", "Slice"]
+__all__ = ["Gaussians4D", "Layout", "RowAdam", "Slice", "view_vector"]

@@ -97,18 +97,19 @@ class RowAdam:
     @torch.no_grad()
     def _step_eager(self, rows: Tensor, gradient: Tensor, lr_static: Tensor, lr_dynamic: Tensor, n_static: int) -> None:
         beta1, beta2 = self.betas
+        # Masks, not selections: a shape that depends on the data would make the host wait for it.
         touched = (gradient != 0).any(1)
-        rows, gradient = rows[touched], gradient[touched]
-        params = self.params[rows]
-        self.steps[rows] += 1
-        correction = self._correction[(self.steps[rows].long() - 1).clamp_max(len(self._correction) - 1)]
-        first = beta1 * self.moments[rows, 0] + (1 - beta1) * gradient
-        second = beta2 * self.moments[rows, 1] + (1 - beta2) * gradient**2
-        self.moments[rows, 0] = first
-        self.moments[rows, 1] = second
+        moved = touched[:, None]
+        steps = self.steps[rows] + touched
+        correction = self._correction[(steps.long() - 1).clamp(0, len(self._correction) - 1)]
+        params, moments = self.params[rows], self.moments[rows]
+        first = torch.where(moved, beta1 * moments[:, 0] + (1 - beta1) * gradient, moments[:, 0])
+        second = torch.where(moved, beta2 * moments[:, 1] + (1 - beta2) * gradient**2, moments[:, 1])
         rate = torch.where((rows < n_static)[:, None], lr_static.to(params), lr_dynamic.to(params))
         change = rate * first * correction[:, :1] / (second.sqrt() * correction[:, 1:] + self.eps)
-        self.params[rows] = params - change
+        self.steps.index_copy_(0, rows, steps)
+        self.moments.index_copy_(0, rows, torch.stack([first, second], 1))
+        self.params.index_copy_(0, rows, torch.where(moved, params - change, params))
 
 
 def _correction(betas: tuple[float, float]) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from recon4d.model._instant import Request, Slice, take_compiled, take_eager
+from recon4d.model._instant import Request, Slice, take_compiled, take_eager, view_vector
 from recon4d.model._layout import Layout
 from recon4d.types import Camera, DynamicPool, Scene4D, Splats, StaticPool
 
@@ -121,7 +121,14 @@ class Gaussians4D:
         return self._take(Request(t=float(t))).splats
 
     def slice(
-        self, t: float, camera: Camera | None = None, *, opacity_cost: float = 0.0, static_opacity_cost: float = 0.0
+        self,
+        t: float,
+        camera: Camera | None = None,
+        *,
+        view: Tensor | None = None,
+        opacity_cost: float = 0.0,
+        static_opacity_cost: float = 0.0,
+        room: int | None = None,
     ) -> Slice:
         """The rows that a training step at time ``t`` (seconds) concerns, as functions of a leaf.
 
@@ -129,17 +136,28 @@ class Gaussians4D:
             t: the instant, seconds on the capture clock.
             camera: leaves out rows that no pixel of this camera, which may be a crop, can show. The bound is
                 conservative: whatever a rasterizer would draw is kept.
+            view: the camera's :func:`view_vector`, on the parameters' device, instead of the camera.
             opacity_cost: price that each dynamic row seen pays for its opacity at the instant, visibility taken as
                 constant so that lives are not shortened to save it (the regulariser of FreeTimeGS, Wang et al. 2025).
                 Its gradient is added in every backward pass, to rows which that pass reaches.
             static_opacity_cost: the same for static rows.
+            room: take this many rows, so that no shape depends on what a device has computed and nothing waits for
+                it; ``Slice.kept`` tells, on the device, how many it should have been. Not on the CPU's kernels.
         """
-        costs = (float(static_opacity_cost), float(opacity_cost))
-        return self._take(Request(t=float(t), camera=camera, costs=costs, train=True))
+        return self._take(
+            Request(
+                t=float(t),
+                view=view if camera is None else view_vector(camera),
+                costs=(float(static_opacity_cost), float(opacity_cost)),
+                train=True,
+                room=room,
+            )
+        )
 
     def _take(self, request: Request) -> Slice:
         kernels = self.layout.motion.kernels
-        if self.backend == "auto" and self.params.device.type == "cpu" and kernels is not None:
+        on_cpu = self.backend == "auto" and self.params.device.type == "cpu"
+        if on_cpu and kernels is not None and request.room is None:
             return take_compiled(self.params.detach(), self.n_static, self.layout, request, kernels)
         return take_eager(self.params.detach(), self.n_static, self.layout, request)
 

@@ -26,8 +26,9 @@ class Slice:
     """[n] int64, ascending: the rows of ``params`` that are alive at the instant and may be seen by the camera."""
     leaf: Tensor
     """[n, D] float32 copy of those rows, the leaf of the autograd graph."""
-    n_static: int
-    """How many of the rows are static; they come first."""
+    kept: Tensor | None = None
+    """With a room: 0-dim int64, how many rows are alive and may be seen. The first of ``rows`` are these; what is left
+    of the room holds others, as zeros of opacity 0."""
 
     def __len__(self) -> int:
         return self.leaf.shape[0]
@@ -50,9 +51,12 @@ class Request:
     """What an instant is asked for; ``train`` asks for a graph."""
 
     t: float
-    camera: Camera | None = None
+    view: np.ndarray | Tensor | None = None
+    """A ``view_vector``; for a room on the parameters' device."""
     costs: tuple[float, float] = (0.0, 0.0)
     train: bool = False
+    room: int | None = None
+    """How many rows to take, whatever they are: no shape then depends on what a device has computed."""
 
 
 def view_vector(camera: Camera | None) -> np.ndarray:
@@ -68,18 +72,27 @@ def view_vector(camera: Camera | None) -> np.ndarray:
 
 def take_eager(params: Tensor, n_static: int, layout: Layout, request: Request) -> Slice:
     """The instant in plain PyTorch, on the parameters' device."""
-    view = None
-    if request.camera is not None:
-        view = torch.from_numpy(view_vector(request.camera)).to(params.device)
     with torch.no_grad():
-        rows, alive = _torch.select(params, n_static, layout, request.t, view)
-        leaf = params[rows]
+        keep = _torch.keeps(params, _torch.still_rows(params, n_static), layout, request.t, _on(params, request.view))
+        if request.room is None:
+            rows, kept = keep.nonzero().squeeze(1), None
+            leaf, seen = params[rows], None
+        else:
+            rows, kept = _torch.kept_first(keep, request.room), keep.sum()
+            seen = keep[rows]
+            leaf = torch.where(seen[:, None], params[rows], 0.0)
+        still = rows < n_static
     leaf.requires_grad_(request.train)
-    *values, visibility = _torch.activate(leaf, alive, layout, request.t)
+    *values, visibility = _torch.activate(leaf, still, layout, request.t, seen)
     if request.train and any(request.costs):
         visibility = visibility.detach()
-        leaf.register_hook(lambda g: _torch.add_cost(g, leaf.detach(), visibility, alive, layout, request.costs))
-    return Slice(splats=_splats(values, rows), rows=rows, leaf=leaf, n_static=alive)
+        leaf.register_hook(lambda g: _torch.add_cost(g, leaf.detach(), visibility, still, layout, request.costs))
+    return Slice(splats=_splats(values, rows), rows=rows, leaf=leaf, kept=kept)
+
+
+def _on(params: Tensor, view: np.ndarray | Tensor | None) -> Tensor | None:
+    """The view where the parameters are."""
+    return torch.from_numpy(view).to(params.device) if isinstance(view, np.ndarray) else view
 
 
 def take_compiled(params: Tensor, n_static: int, layout: Layout, request: Request, motion: MotionKernels) -> Slice:
@@ -90,7 +103,8 @@ def take_compiled(params: Tensor, n_static: int, layout: Layout, request: Reques
     moved = np.empty((n - n_static, 4), np.float32)
     motion.displace(matrix, n_static, first, t, moved)
     kept, counts = np.empty(n, np.int32), np.empty(-(-n // _kernels.CHUNK), np.int32)
-    _kernels.select(matrix, n_static, moved, view_vector(request.camera), kept, counts)
+    view = request.view if request.view is not None else view_vector(None)
+    _kernels.select(matrix, n_static, moved, np.asarray(view), kept, counts)
     found = int(counts.sum())
 
     rows = torch.empty(found, dtype=torch.int64)
@@ -106,7 +120,7 @@ def take_compiled(params: Tensor, n_static: int, layout: Layout, request: Reques
             n_static=alive, first=first, t=t, visibility=visibility, costs=request.costs, pull_back=motion.pull_back
         )
         values = _Activate.apply(leaf, values, way_back)
-    return Slice(splats=_splats(values, rows), rows=rows, leaf=leaf, n_static=alive)
+    return Slice(splats=_splats(values, rows), rows=rows, leaf=leaf)
 
 
 @dataclass(frozen=True, kw_only=True)

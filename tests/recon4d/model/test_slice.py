@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from recon4d.geometry import quat_to_matrix
-from recon4d.model import Gaussians4D, Layout, Slice
+from recon4d.model import Gaussians4D, Layout, Slice, view_vector
 from recon4d.types import Camera, Splats
 
 T = 1.0
@@ -71,7 +71,6 @@ def test_compiled_equals_torch(model: Gaussians4D, camera: Camera, culled: bool)
     arguments = {"camera": camera if culled else None, "opacity_cost": 0.1, "static_opacity_cost": 0.03}
     ours, theirs = model.slice(T, **arguments), eager(model).slice(T, **arguments)
     assert torch.equal(ours.rows, theirs.rows)
-    assert ours.n_static == theirs.n_static == int((ours.rows < 700).sum())
     assert torch.equal(ours.leaf, model.params[ours.rows])
     for name in ATTRIBUTES:
         # Worst seen 9e-8.
@@ -88,9 +87,57 @@ def test_compiled_equals_torch(model: Gaussians4D, camera: Camera, culled: bool)
 def test_static_rows_have_no_temporal_gradient(model: Gaussians4D) -> None:
     slice_ = model.slice(T)
     gradient = pull_back(slice_, upstream(slice_.splats))
-    assert slice_.n_static > 0
-    assert not gradient[: slice_.n_static, model.layout.temporal].any()
-    assert gradient[slice_.n_static :, model.layout.temporal].any()
+    still = slice_.rows < model.n_static
+    assert still.any()
+    assert not gradient[still][:, model.layout.temporal].any()
+    assert gradient[~still][:, model.layout.temporal].any()
+
+
+@pytest.mark.parametrize("room", [1900, 1500, 2000])
+def test_with_room_the_same_rows_come_first(model: Gaussians4D, camera: Camera, room: int) -> None:
+    """Room for more rows than are seen: the others are zeros that nothing draws and that get no gradient."""
+    exact = eager(model).slice(T, camera, opacity_cost=0.1)
+    view = torch.from_numpy(view_vector(camera))
+    for roomy in (
+        model.slice(T, view=view, opacity_cost=0.1, room=room),
+        eager(model).slice(T, camera, room=len(model)),
+    ):
+        n = len(exact)
+        assert int(roomy.kept) == n
+        assert len(roomy) <= max(room, len(model))
+        assert sorted(roomy.rows.tolist()) == sorted(set(roomy.rows.tolist()))
+        seen = torch.isin(roomy.rows, exact.rows)
+        assert torch.equal(roomy.rows[seen], exact.rows)
+        assert not roomy.splats.opacities[~seen].any()
+        for name in ATTRIBUTES:
+            assert torch.equal(getattr(roomy.splats, name)[seen], getattr(exact.splats, name)), name
+    roomy = model.slice(T, view=view, opacity_cost=0.1, room=room)
+    seen = torch.isin(roomy.rows, exact.rows)
+    pulls = upstream(exact.splats)
+    padded = [torch.zeros_like(getattr(roomy.splats, name)) for name in ATTRIBUTES]
+    for whole, part in zip(padded, pulls, strict=True):
+        whole[seen] = part
+    gradient = pull_back(roomy, padded)
+    assert torch.equal(gradient[seen], pull_back(exact, pulls))
+    assert not gradient[~seen].any()
+
+
+def test_too_little_room_is_told(model: Gaussians4D, camera: Camera) -> None:
+    exact = model.slice(T, camera)
+    tight = model.slice(T, camera, room=50)
+    assert int(tight.kept) == len(exact) > 50
+    assert torch.equal(tight.rows, exact.rows[:50])
+
+
+@pytest.mark.parametrize("column", ["mean", "log_scale", "logit_opacity"])
+def test_what_fills_the_room_cannot_spoil_a_gradient(model: Gaussians4D, camera: Camera, column: str) -> None:
+    params = model.params.clone()
+    unseen = torch.ones(len(model), dtype=torch.bool)
+    unseen[model.slice(T, camera).rows] = False
+    params[unseen.nonzero()[:5].squeeze(1), model.layout.columns[column]] = float("nan")
+    roomy = Gaussians4D(params, model.n_static, model.sh_degree).slice(T, camera, room=len(model))
+    gradient = pull_back(roomy, upstream(roomy.splats))
+    assert torch.isfinite(gradient).all()
 
 
 @pytest.mark.parametrize("offset", [-0.35, -0.05, 0.1, 0.3], ids=["tail-before", "flat", "flat-after", "tail-after"])
