@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
@@ -36,8 +38,14 @@ def ssim_map(a: Tensor, b: Tensor, padding: int) -> Tensor:
     return luminance * (2 * (product - product_of_means) + C2) / (squares - squares_of_means + C2)
 
 
+@cache
+def _taps(dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The window, brought to a device once: a transfer at every step would make it wait."""
+    return torch.tensor(window(), dtype=dtype, device=device)
+
+
 def blur(images: Tensor, padding: int) -> Tensor:
     """Images [B, 1, H, W] under the SSIM window."""
-    taps = torch.tensor(window(), dtype=images.dtype, device=images.device)
+    taps = _taps(images.dtype, images.device)
     images = conv2d(images, taps.view(1, 1, 1, WINDOW), padding=(0, padding))
     return conv2d(images, taps.view(1, 1, WINDOW, 1), padding=(padding, 0))

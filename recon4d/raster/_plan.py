@@ -7,6 +7,7 @@ has outgrown its plan is drawn without what did not fit, and says so.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,15 +32,15 @@ class Plan:
     """[tiles] int64 on the device: the room of each tile, in the same order."""
 
 
-def make_plans(surveys: np.ndarray, room: float, device: torch.device) -> list[Plan]:
-    """Plans of P pictures of one size.
+def make_plans(surveys: Sequence[np.ndarray], room: float, device: torch.device) -> list[Plan]:
+    """Plans of P pictures, brought to the device in one transfer.
 
     Args:
-        surveys: [P, 1 + tiles] integers, each row the number of entries and the falling lengths of the tiles' lists.
-        room: factor on what the surveys found; more is kept in reserve for what moves until the plan is used.
+        surveys: per picture [1 + tiles] integers, the number of entries and the falling lengths of the tiles' lists.
+        room: factor on what the surveys found; a little more is kept in reserve.
     """
-    turns = np.ceil((surveys[:, 1:] * room + _SPARE_LENGTH) / STEP).astype(np.int64)
-    lengths = torch.from_numpy(turns * STEP).to(device)
+    turns = [np.ceil((survey[1:] * room + _SPARE_LENGTH) / STEP).astype(np.int64) for survey in surveys]
+    lengths = torch.from_numpy(np.concatenate(turns) * STEP).to(device).split([len(turn) for turn in turns])
     plans = []
     for survey, turn, length in zip(surveys, turns, lengths, strict=True):
         active = len(turn) - np.searchsorted(turn[::-1], np.arange(turn[0]), side="right")

@@ -89,6 +89,8 @@ class FitConfig:
     loss: LossTerms = field(default_factory=lambda: LossTerms(l1=0.8, ssim=0.2, l2=10.0))
     ssim_every: int = 4
     """Every how many steps the SSIM term takes part."""
+    backend: str = "auto"
+    """Rasterizer; "auto" takes the one that suits the device."""
     static: StaticConfig = field(default_factory=StaticConfig)
     foreground: ForegroundConfig = field(default_factory=ForegroundConfig)
     seeds: DynamicSeedConfig = field(default_factory=DynamicSeedConfig)

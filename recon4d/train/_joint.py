@@ -17,7 +17,7 @@ from recon4d.model import Gaussians4D
 from recon4d.points import Foreground, Workspace, dynamic_seeds
 from recon4d.raster import rasterize
 from recon4d.train._config import FitConfig
-from recon4d.train._optimize import ROUND, Costs, Descent
+from recon4d.train._optimize import ROUND, Costs, Descent, Step
 from recon4d.train._static import render_backgrounds
 from recon4d.train._views import FrameSampler, background_color, clip_statistics, key_frames
 from recon4d.types import Cameras, Capture, DynamicPool, StaticPool
@@ -27,7 +27,7 @@ def find_foreground(
     capture: Capture, static: StaticPool, config: FitConfig, device: torch.device | str = "cpu"
 ) -> Foreground:
     """What differs from the fitted static pool."""
-    backgrounds = render_backgrounds(static, capture, device)
+    backgrounds = render_backgrounds(static, capture, device, config.backend)
     return Foreground(capture.clips, clip_statistics(capture), backgrounds, config.foreground)
 
 
@@ -124,7 +124,8 @@ def fit_joint(
     begun = time.monotonic()
     model = Gaussians4D.from_pools(static, dynamic).to(device)
     rates = (config.joint.static_rates, config.joint.rates)
-    descent = Descent(model, rates, Workspace.of(capture.cameras, capture.plane).distance_m, background_color(capture))
+    distance_m = Workspace.of(capture.cameras, capture.plane).distance_m
+    descent = Descent(model, rates, distance_m, background_color(capture), config.backend)
     rng = np.random.default_rng([config.seed, 3])
     sampler = FrameSampler(
         foreground, rate_hz=config.train_hz, whole_every=config.joint.whole_every, rng=rng, device=model.device
@@ -146,7 +147,7 @@ def _run(joint: _Joint, on_event: OnEvent, should_stop: ShouldStop) -> None:
             raise Stopped(f"stopped at step {joint.step} of {steps}; run again with --resume to go on")
         size = min(ROUND, steps - joint.step)
         before = joint.rng.bit_generator.state
-        active = [_step(joint, k) for k in range(joint.step, joint.step + size)]
+        active = joint.descent.round(_step(joint, k) for k in range(joint.step, joint.step + size))
         loss, good = joint.descent.end_round(joint.step + size)
         if not good:
             joint.rng.bit_generator.state = before
@@ -171,14 +172,19 @@ def _run(joint: _Joint, on_event: OnEvent, should_stop: ShouldStop) -> None:
             on_event(Saved(stage="joint", path=str(joint.path)))
 
 
-def _step(joint: _Joint, k: int) -> int:
+def _step(joint: _Joint, k: int) -> Step:
     config = joint.config
     terms = config.loss
     # Whole images and crops alternate with their own period, so SSIM must not always meet the same kind.
     if (k // 2) % config.ssim_every:
         terms = LossTerms(l1=terms.l1, ssim=0.0, l2=terms.l2)
-    decay = 0.1 ** (k / config.joint.steps)
-    return joint.descent.step(k, joint.sampler.draw(k), terms, Costs(dynamic=config.joint.opacity_cost), decay)
+    return Step(
+        number=k,
+        view=joint.sampler.draw(k),
+        terms=terms,
+        costs=Costs(dynamic=config.joint.opacity_cost),
+        decay=0.1 ** (k / config.joint.steps),
+    )
 
 
 def _progress_psnr(joint: _Joint) -> float:
@@ -189,7 +195,8 @@ def _progress_psnr(joint: _Joint) -> float:
         with torch.no_grad():
             splats = joint.descent.model.at(view.time_s)
             cameras = Cameras.of(view.camera, device=view.target.device)
-            drawn = rasterize(splats, cameras, background=joint.descent.background, outputs=("rgb",))
+            background, backend = joint.descent.background, joint.descent.backend
+            drawn = rasterize(splats, cameras, background=background, backend=backend, outputs=("rgb",))
         assert drawn.rgb is not None
         error = drawn.rgb[0].clamp(0, 1) - view.target.float() / 255
         values.append(-10 * torch.log10((error * error).mean() + 1e-10))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,7 @@ from recon4d.geometry import SH_C0, SH_C1
 from recon4d.loss import LossTerms, image_loss
 from recon4d.model import Gaussians4D, RowAdam
 from recon4d.raster import rasterize
+from recon4d.train._ahead import ROOM, Prepared, on_device, with_room
 from recon4d.train._config import RateConfig
 from recon4d.types import Camera, Cameras
 
@@ -51,18 +53,41 @@ class Costs:
     dynamic: float = 0.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step to make."""
+
+    number: int
+    """Decides the colour behind everything. A random one at every step keeps surfaces from turning transparent and
+    letting a colour that suits them shine through."""
+    view: View
+    terms: LossTerms
+    costs: Costs
+    decay: float
+    """Factor on the learning rates."""
+
+
 class Descent:
     """A model, its optimizer and the present learning rates.
 
-    Numbers are looked at once a round. When a loss or a parameter has stopped being finite, the last good round
+    Numbers are looked at once a round; on an accelerator a round begins with a survey, and its steps never wait for
+    the device. When a loss or a parameter has stopped being finite, the last good round
     is restored and the rates are halved; after three times in a row the fit gives up.
     """
 
     def __init__(
-        self, model: Gaussians4D, rates: tuple[RateConfig, RateConfig], distance_m: float, background: Color
+        self,
+        model: Gaussians4D,
+        rates: tuple[RateConfig, RateConfig],
+        distance_m: float,
+        background: Color,
+        backend: str = "auto",
     ) -> None:
         self.model = model
         self.background = background
+        self.backend = backend
+        self.surveys = model.device.type != "cpu"
+        """Whether rounds begin with a survey. It changes what is computed by no more than rounding."""
         self._distance_m = distance_m
         self.optimizer = RowAdam(model.params)
         self._static_rates = _rate_vector(model, rates[0], distance_m)
@@ -70,26 +95,52 @@ class Descent:
         self._brake = 1.0
         self._failures = 0
         self._losses: list[Tensor] = []
+        self._overflows: list[Tensor] = []
         self._good = self._snapshot()
 
-    def step(self, number: int, view: View, terms: LossTerms, costs: Costs, decay: float) -> int:
-        """Draws the view, and moves what it shows. Returns how many Gaussians were alive and in view.
+    def round(self, steps: Iterable[Step]) -> list[int]:
+        """Makes up to ``ROUND`` steps. Returns how many Gaussians were alive and in view in each."""
+        if not self.surveys:
+            return [self._step(step, None) for step in steps]
+        steps, room = list(steps), ROOM
+        cameras, times_s = [step.view.camera for step in steps], [step.view.time_s for step in steps]
+        colors = np.array([_color_behind(step.number) for step in steps])
+        prepared = on_device(cameras, colors, self.model.device)
+        while True:
+            ready = with_room(self.model, times_s, prepared, room, self.backend)
+            self._overflows = []
+            for step, seen in zip(steps, ready, strict=True):
+                self._step(step, seen)
+            if not (self._overflows and bool(torch.stack(self._overflows).any())):
+                return [seen.kept for seen in ready]
+            # Something grew out of its room during the round: made again with more.
+            self._restore()
+            self._losses = []
+            room *= 2
 
-        Args:
-            number: of the step; decides the colour behind everything. A random one at every step keeps surfaces
-                from turning transparent and letting a colour that suits them shine through.
-            decay: factor on the learning rates.
-        """
+    def _step(self, step: Step, ready: Prepared | None) -> int:
+        """Draws the step's view, and moves what it shows. Returns how many Gaussians were taken."""
+        view, costs = step.view, step.costs
         slice_ = self.model.slice(
-            view.time_s, view.camera, opacity_cost=costs.dynamic, static_opacity_cost=costs.static
+            view.time_s,
+            view.camera if ready is None else None,
+            view=None if ready is None else ready.view,
+            opacity_cost=costs.dynamic,
+            static_opacity_cost=costs.static,
+            room=None if ready is None else ready.room,
         )
-        cameras = Cameras.of(view.camera, device=self.model.device)
-        red, green, blue = np.random.default_rng([_BEHIND, number]).random(3).tolist()
-        drawn = rasterize(slice_.splats, cameras, background=(red, green, blue), outputs=("rgb",))
+        drawn = rasterize(
+            slice_.splats,
+            Cameras.of(view.camera, device=self.model.device) if ready is None else ready.cameras,
+            background=_color_behind(step.number) if ready is None else ready.background,
+            backend=self.backend,
+            outputs=("rgb",),
+            plans=None if ready is None else ready.plans,
+        )
         assert drawn.rgb is not None
-        loss = image_loss(drawn.rgb[0], view.target, weight=view.weight, terms=terms, pixels=view.pixels)
+        loss = image_loss(drawn.rgb[0], view.target, weight=view.weight, terms=step.terms, pixels=view.pixels)
         loss.backward()
-        scale = decay * self._brake
+        scale = step.decay * self._brake
         self.optimizer.step(
             slice_.rows,
             slice_.gradient(),
@@ -98,7 +149,11 @@ class Descent:
             self.model.n_static,
         )
         self._losses.append(loss.detach())
-        return len(slice_.splats)
+        if ready is not None and slice_.kept is not None:
+            self._overflows.append(slice_.kept > len(slice_))
+        if drawn.overflow is not None:
+            self._overflows.append(drawn.overflow)
+        return len(slice_)
 
     def end_round(self, step: int) -> tuple[float, bool]:
         """Looks at a round's numbers. Returns its mean loss and whether they were good.
@@ -159,6 +214,12 @@ class Descent:
         brake = self._brake
         self.load_state_dict(self._good)
         self._brake = brake
+
+
+def _color_behind(step: int) -> Color:
+    """The random colour behind everything at a step."""
+    red, green, blue = np.random.default_rng([_BEHIND, step]).random(3).tolist()
+    return red, green, blue
 
 
 def _keep_plausible(model: Gaussians4D, distance_m: float) -> None:

@@ -15,7 +15,7 @@ from recon4d.model import Gaussians4D
 from recon4d.points import StaticView, Workspace, static_seeds
 from recon4d.raster import rasterize
 from recon4d.train._config import FitConfig
-from recon4d.train._optimize import ROUND, Costs, Descent, View
+from recon4d.train._optimize import ROUND, Costs, Descent, Step, View
 from recon4d.train._views import background_color, clip_statistics, static_views
 from recon4d.types import Cameras, Capture, DynamicPool, StaticPool
 
@@ -63,7 +63,8 @@ def fit_static(
         for view, exposure in zip(views, exposures, strict=True)
     ]
     model = Gaussians4D.from_pools(seeds, no_dynamic(config.sh_degree)).to(device)
-    descent = Descent(model, (config.static.rates, config.static.rates), workspace.distance_m, background)
+    rates = (config.static.rates, config.static.rates)
+    descent = Descent(model, rates, workspace.distance_m, background, config.backend)
     targets = [_target(view, model.device) for view in views]
     costs = Costs(static=config.static.opacity_cost / len(seeds))
     step = 0
@@ -71,8 +72,16 @@ def fit_static(
         if should_stop():
             raise Stopped("stopped during the static fit; rerun to start this stage again")
         size = min(ROUND, steps - step)
-        for k in range(step, step + size):
-            descent.step(k, targets[k % len(targets)], _terms(config, k // len(targets)), costs, 0.1 ** (k / steps))
+        descent.round(
+            Step(
+                number=k,
+                view=targets[k % len(targets)],
+                terms=_terms(config, k // len(targets)),
+                costs=costs,
+                decay=0.1 ** (k / steps),
+            )
+            for k in range(step, step + size)
+        )
         loss, good = descent.end_round(step + size)
         if not good:
             on_event(Warned(stage="static", message=f"numbers went wrong before step {step + size}: rolled back"))
@@ -96,13 +105,16 @@ def fit_static(
     )
 
 
-def render_backgrounds(pool: StaticPool, capture: Capture, device: torch.device | str = "cpu") -> list[np.ndarray]:
+def render_backgrounds(
+    pool: StaticPool, capture: Capture, device: torch.device | str = "cpu", backend: str = "auto"
+) -> list[np.ndarray]:
     """[H, W, 3] float32 picture of the static pool from every camera of the capture."""
     splats = Gaussians4D.from_pools(pool, no_dynamic(round(pool.sh.shape[1] ** 0.5) - 1)).to(device).at(0.0)
     images, background = [], background_color(capture)
     with torch.no_grad():
         for camera in capture.cameras:
-            drawn = rasterize(splats, Cameras.of(camera, device=device), background=background, outputs=("rgb",))
+            cameras = Cameras.of(camera, device=device)
+            drawn = rasterize(splats, cameras, background=background, backend=backend, outputs=("rgb",))
             assert drawn.rgb is not None
             images.append(drawn.rgb[0].cpu().numpy())
     return images
@@ -136,7 +148,9 @@ def _psnr(descent: Descent, views: list[StaticView]) -> float:
     view = views[0]
     with torch.no_grad():
         cameras = Cameras.of(view.camera, device=descent.model.device)
-        drawn = rasterize(descent.model.at(0.0), cameras, background=descent.background, outputs=("rgb",))
+        drawn = rasterize(
+            descent.model.at(0.0), cameras, background=descent.background, backend=descent.backend, outputs=("rgb",)
+        )
     assert drawn.rgb is not None
     settled = view.weight > 0.5
     if not settled.any():

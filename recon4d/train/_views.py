@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from recon4d.capture import statistics
 from recon4d.geometry import unproject
@@ -14,6 +17,11 @@ from recon4d.train._config import StaticConfig
 from recon4d.train._optimize import View
 from recon4d.types import Camera, Capture, Clip, ClipStatistics
 
+Box = tuple[int, int, int, int]
+"""x0, y0, x1, y1 in pixels, ends not included."""
+Picture = TypeVar("Picture", np.ndarray, Tensor)
+
+_RESIDENT_BYTES = 4 * 2**30  # Of frames that are kept on an accelerator.
 _BEYOND = 1.5  # Distance of what counts as behind the workspace, over the workspace's own.
 _ENOUGH = 0.01  # Share of all pixels that must look past the bench to tell the colour there.
 
@@ -106,9 +114,9 @@ class FrameSampler:
             None if clip.valid.all() else torch.from_numpy(clip.valid.astype(np.float32)).to(device)
             for clip in self._clips
         ]
+        self._pictures = _Pictures(self._clips, device)
         self._whole_every = whole_every
         self._rng = rng
-        self._device = device
 
     def draw(self, step: int) -> View:
         camera = int(self._rng.integers(len(self._clips)))
@@ -125,14 +133,52 @@ class FrameSampler:
     def cameras(self) -> int:
         return len(self._clips)
 
-    def _view(self, camera: int, frame: int, box: tuple[int, int, int, int] | None) -> View:
-        clip = self._clips[camera]
-        image, valid = clip.frames[frame], self._valid[camera]
-        pixels = clip.camera.width * clip.camera.height
+    def _view(self, camera: int, frame: int, box: Box | None) -> View:
+        clip, valid = self._clips[camera], self._valid[camera]
         seen = clip.camera
         if box is not None:
             x0, y0, x1, y1 = box
-            image, seen = image[y0:y1, x0:x1], clip.camera.crop(*box)
+            seen = clip.camera.crop(*box)
             valid = valid[y0:y1, x0:x1].contiguous() if valid is not None else None
-        target = torch.from_numpy(image.copy()).to(self._device)
-        return View(camera=seen, time_s=float(clip.times[frame]), target=target, weight=valid, pixels=pixels)
+        return View(
+            camera=seen,
+            time_s=float(clip.times[frame]),
+            target=self._pictures.part(camera, frame, box),
+            weight=valid,
+            pixels=clip.camera.width * clip.camera.height,
+        )
+
+
+class _Pictures:
+    """Frames as uint8 on a device. On an accelerator each is brought there whole, once, while there is room."""
+
+    def __init__(self, clips: Sequence[Clip], device: torch.device) -> None:
+        self._clips = clips
+        self._device = device
+        self._there: OrderedDict[tuple[int, int], Tensor] = OrderedDict()
+        self._room = _RESIDENT_BYTES
+
+    def part(self, camera: int, frame: int, box: Box | None) -> Tensor:
+        """[h, w, 3] uint8, a frame or a box of it."""
+        if self._device.type == "cpu":
+            image = self._clips[camera].frames[frame]
+            return torch.from_numpy(_cut(image, box).copy())
+        return _cut(self._whole(camera, frame), box).contiguous()
+
+    def _whole(self, camera: int, frame: int) -> Tensor:
+        key = camera, frame
+        if key not in self._there:
+            image = self._clips[camera].frames[frame]
+            while self._there and image.nbytes > self._room:
+                self._room += self._there.popitem(last=False)[1].numel()
+            self._there[key] = torch.from_numpy(image.copy()).to(self._device)
+            self._room -= image.nbytes
+        self._there.move_to_end(key)
+        return self._there[key]
+
+
+def _cut(image: Picture, box: Box | None) -> Picture:
+    if box is None:
+        return image
+    x0, y0, x1, y1 = box
+    return image[y0:y1, x0:x1]

@@ -36,7 +36,7 @@ def rendered(backend: str, splats: Splats, cameras: Cameras, **options: Any) -> 
         return rasterize(splats, cameras, backend=backend, **options)
     counts = survey(splats, cameras, backend="torch", antialiased=options.get("antialiased", False))
     assert counts is not None
-    plans = make_plans(counts.numpy(), 1.0, counts.device)
+    plans = make_plans(list(counts.numpy()), 1.0, counts.device)
     output = rasterize(splats, cameras, backend="torch", plans=plans, **options)
     assert output.overflow is not None
     assert not output.overflow
@@ -320,7 +320,7 @@ def test_a_plan_without_room_says_so_and_draws_what_fits() -> None:
     assert counts is not None
     full = rasterize(splats, cameras, backend="torch")
     for less in (0.3, 0.0):
-        plans = make_plans((counts.numpy() * less).astype(np.int64), 1.0, counts.device)
+        plans = make_plans(list((counts.numpy() * less).astype(np.int64)), 1.0, counts.device)
         output = rasterize(splats, cameras, backend="torch", plans=plans)
         assert output.overflow is not None
         assert output.overflow
