@@ -70,16 +70,12 @@ class Camera:
 
     def crop(self, x0: int, y0: int, x1: int, y1: int) -> Camera:
         """The same camera, seeing only columns x0..x1 and rows y0..y1 (ends not included)."""
-        K = self.K.copy()
-        K[0, 2] -= x0
-        K[1, 2] -= y0
+        K = self.K - np.array([[0, 0, x0], [0, 0, y0], [0, 0, 0]])
         return replace(self, width=x1 - x0, height=y1 - y0, K=K)
 
     def resized(self, width: int, height: int) -> Camera:
         """The same field of view at another resolution."""
-        K = self.K.copy()
-        K[0] *= width / self.width
-        K[1] *= height / self.height
+        K = np.diag([width / self.width, height / self.height, 1.0]) @ self.K
         return replace(self, width=width, height=height, K=K)
 
     def to_json(self) -> dict[str, Any]:
@@ -131,17 +127,15 @@ class Cameras:
             ValueError: no camera, or cameras of different sizes.
         """
         cameras = [cameras] if isinstance(cameras, Camera) else list(cameras)
-        sizes = {(c.width, c.height) for c in cameras}
+        sizes, exposures = {(c.width, c.height) for c in cameras}, [c.exposure for c in cameras]
         if len(sizes) != 1:
             raise ValueError(f"a batch needs cameras of one size; got {sorted(sizes)}")
-        exposures = [camera.exposure for camera in cameras]
-        plain = all(exposure == 1.0 for exposure in exposures)
         return cls(
             viewmats=torch.tensor(np.stack([c.T_cam_world for c in cameras]), dtype=dtype, device=device),
             Ks=torch.tensor(np.stack([c.K for c in cameras]), dtype=dtype, device=device),
             width=cameras[0].width,
             height=cameras[0].height,
-            exposures=None if plain else torch.tensor(exposures, dtype=dtype, device=device),
+            exposures=None if set(exposures) == {1.0} else torch.tensor(exposures, dtype=dtype, device=device),
         )
 
     def __len__(self) -> int:
@@ -295,17 +289,16 @@ class Capture:
         Raises:
             KeyError: there is no such camera; lists those there are.
         """
-        for clip in self.clips:
-            if clip.camera.name == camera:
-                return clip
-        raise KeyError(f"no camera '{camera}'; there are {[c.camera.name for c in self.clips]}")
+        names = [known.name for known in self.cameras]
+        if camera not in names:
+            raise KeyError(f"no camera '{camera}'; there are {names}")
+        return self.clips[names.index(camera)]
 
     def exposed(self, exposures: Mapping[str, float]) -> Capture:
         """The same capture with the named cameras' exposures set; the others keep theirs."""
-        clips = [
-            replace(clip, camera=replace(clip.camera, exposure=exposures.get(clip.camera.name, clip.camera.exposure)))
-            for clip in self.clips
-        ]
+        known = {camera.name: camera.exposure for camera in self.cameras} | dict(exposures)
+        cameras = [replace(camera, exposure=known[camera.name]) for camera in self.cameras]
+        clips = (replace(clip, camera=camera) for clip, camera in zip(self.clips, cameras, strict=True))
         return replace(self, clips=tuple(clips))
 
 

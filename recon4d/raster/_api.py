@@ -37,7 +37,8 @@ def rasterize(
         splats: N Gaussians of one instant, world frame, metres.
         cameras: C cameras of one size on the same device; skew is not supported.
         background: rgb behind everything, subject to the exposure as all else.
-        backend: a name from :func:`recon4d.raster.backends`, or "auto": ``cpu`` for CPU tensors, else ``torch``.
+        backend: a name from :func:`recon4d.raster.backends`, or "auto": ``cpu`` for CPU tensors, elsewhere
+            what :func:`recon4d.raster.prefer` was told, or ``torch``.
         outputs: any of "rgb", "alpha", "depth". Depth costs about a tenth more.
         antialiased: multiply opacities by sqrt(det before / det after) the pixel dilation (Yu et al. 2024), so that
             a scene keeps its look at other resolutions than it was fitted at.
@@ -56,14 +57,11 @@ def rasterize(
     if not wanted or not wanted <= set(_OUTPUTS):
         raise ValueError(f"outputs must be some of {_OUTPUTS}; got {tuple(outputs)}")
     _check(splats, cameras)
-    device = splats.means.device
-    name, module = load(backend, device)
-    dtype = splats.means.dtype
-    colour = torch.as_tensor(background, dtype=dtype, device=device)
-    if colour.shape != (3,):
-        raise ValueError(f"background must be three numbers; it has shape {tuple(colour.shape)}")
-    if name == "cpu" and dtype != torch.float32:
+    name, module = load(backend, splats.means.device)
+    if name == "cpu" and splats.means.dtype != torch.float32:
+        dtype = splats.means.dtype
         raise ValueError(f"backend 'cpu' computes in float32; splats are {dtype}: convert them, or use 'reference'")
+    colour = _color(background, splats.means)
     learned = colour.requires_grad
     request = Request(
         splats=splats,
@@ -79,6 +77,14 @@ def rasterize(
     if cameras.exposures is not None and output.rgb is not None:
         output = replace(output, rgb=output.rgb * cameras.exposures[:, None, None, None])
     return replace(output, **{unwanted: None for unwanted in _OUTPUTS if unwanted not in wanted})
+
+
+def _color(background: Tensor | tuple[float, float, float], like: Tensor) -> Tensor:
+    """[3] of the dtype and on the device of another tensor."""
+    colour = torch.as_tensor(background, dtype=like.dtype, device=like.device)
+    if colour.shape != (3,):
+        raise ValueError(f"background must be three numbers; it has shape {tuple(colour.shape)}")
+    return colour
 
 
 def survey(splats: Splats, cameras: Cameras, *, backend: str = "auto", antialiased: bool = False) -> Tensor | None:

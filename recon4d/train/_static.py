@@ -51,11 +51,10 @@ def fit_static(
         Stopped: on request; this stage takes seconds and starts again.
         TrainingDiverged: numbers stopped being finite.
     """
-    begun, steps = time.monotonic(), config.static.steps
-    on_event(Started(stage="static", total=steps, detail=f"{config.static.count} Gaussians"))
+    begun = time.monotonic()
+    on_event(Started(stage="static", total=config.static.steps, detail=f"{config.static.count} Gaussians"))
     views = static_views(capture, clip_statistics(capture), config.static)
     workspace = Workspace.of(capture.cameras, capture.plane)
-    background = background_color(capture)
     rng = np.random.default_rng([config.seed, 1])
     seeds, exposures = static_seeds(views, workspace, count=config.static.count, sh_degree=config.sh_degree, rng=rng)
     views = [
@@ -64,24 +63,24 @@ def fit_static(
     ]
     model = Gaussians4D.from_pools(seeds, no_dynamic(config.sh_degree)).to(device)
     rates = (config.static.rates, config.static.rates)
-    descent = Descent(model, rates, workspace.distance_m, background, config.backend)
-    targets = [_target(view, model.device) for view in views]
-    costs = Costs(static=config.static.opacity_cost / len(seeds))
-    step = 0
+    descent = Descent(model, rates, workspace.distance_m, background_color(capture), config.backend)
+    _run(descent, views, config, on_event, should_stop)
+    on_event(Finished(stage="static", seconds=time.monotonic() - begun))
+    return StaticFit(
+        pool=model.to("cpu").to_pools()[0], exposures={view.camera.name: view.camera.exposure for view in views}
+    )
+
+
+def _run(
+    descent: Descent, views: list[StaticView], config: FitConfig, on_event: OnEvent, should_stop: ShouldStop
+) -> None:
+    begun, steps, step = time.monotonic(), config.static.steps, 0
+    targets = [_target(view, descent.model.device) for view in views]
     while step < steps:
         if should_stop():
             raise Stopped("stopped during the static fit; rerun to start this stage again")
         size = min(ROUND, steps - step)
-        descent.round(
-            Step(
-                number=k,
-                view=targets[k % len(targets)],
-                terms=_terms(config, k // len(targets)),
-                costs=costs,
-                decay=0.1 ** (k / steps),
-            )
-            for k in range(step, step + size)
-        )
+        descent.round(_step(config, targets, k) for k in range(step, step + size))
         loss, good = descent.end_round(step + size)
         if not good:
             on_event(Warned(stage="static", message=f"numbers went wrong before step {step + size}: rolled back"))
@@ -95,13 +94,20 @@ def fit_static(
                 total=steps,
                 eta_s=elapsed / step * (steps - step),
                 loss=loss,
-                splats=len(seeds),
+                splats=len(descent.model),
                 psnr=_psnr(descent, views),
             )
         )
-    on_event(Finished(stage="static", seconds=time.monotonic() - begun))
-    return StaticFit(
-        pool=model.to("cpu").to_pools()[0], exposures={view.camera.name: view.camera.exposure for view in views}
+
+
+def _step(config: FitConfig, targets: list[View], k: int) -> Step:
+    """The k-th step: the views take turns."""
+    return Step(
+        number=k,
+        view=targets[k % len(targets)],
+        terms=_terms(config, k // len(targets)),
+        costs=Costs(static=config.static.opacity_cost / config.static.count),
+        decay=0.1 ** (k / config.static.steps),
     )
 
 

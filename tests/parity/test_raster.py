@@ -13,9 +13,9 @@ import torch
 
 from recon4d.geometry import look_at
 from recon4d.raster import Missing, backends, make_plans, rasterize, survey
-from recon4d.raster import torch as portable
 from recon4d.raster._contract import Request
 from recon4d.raster.reference import uncertain_pixels
+from recon4d.raster.torch import _project as portable
 from recon4d.types import Camera, Cameras, RenderOutput, Splats
 
 ATTRIBUTES = ("means", "quats", "scales", "opacities", "sh")
@@ -291,7 +291,7 @@ def test_background_is_learned(backend: str) -> None:
 @pytest.mark.parametrize("step", [3, 8])
 def test_several_entries_a_step(monkeypatch: pytest.MonkeyPatch, step: int, scene: str) -> None:
     """The torch backend as it runs on accelerators, where it takes several list entries at once."""
-    monkeypatch.setattr("recon4d.raster.torch.CPU_STEP", step)
+    monkeypatch.setattr("recon4d.raster.torch._lists.CPU_STEP", step)
     splats, cameras, antialiased, sure, weights = case(scene)
     check(draw("torch", splats, cameras, antialiased, weights), reference(scene, tuple(weights)), sure)
 
@@ -302,10 +302,10 @@ def test_a_survey_counts_what_is_drawn(scene: str) -> None:
     splats, cameras, *_ = case(scene)
     counts = survey(splats, cameras, backend="torch")
     assert counts is not None
-    flat = portable._Camera.of(cameras, 0)
-    usable = portable._usable(splats, cameras.viewmats[0])
-    safe = portable._harmless(splats, usable, cameras.viewmats[0])
-    drawn, rects = portable._tile_rects(portable._project(safe, cameras.viewmats[0], flat, False), flat)
+    flat = portable.Camera.of(cameras, 0)
+    usable = portable.usable(splats, cameras.viewmats[0])
+    safe = portable.harmless(splats, usable, cameras.viewmats[0])
+    drawn, rects = portable.tile_rects(portable.project(safe, cameras.viewmats[0], flat, False), flat)
     columns, lines = flat.tiles
     grid = np.zeros((lines, columns), np.int64)
     for x0, y0, x1, y1 in rects[drawn & usable].tolist():
