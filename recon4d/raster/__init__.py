@@ -3,8 +3,10 @@
 Input: :class:`~recon4d.types.Splats` (one instant) and :class:`~recon4d.types.Cameras` of one size.
 Output: :class:`~recon4d.types.RenderOutput` with rgb, alpha and depth, differentiable in every splat attribute and in
 the cameras' view matrices.
+A device's best backend is found by :func:`choose`, and made the one that "auto" means by :func:`prefer`.
 
-Owns: the image formation model (written down in ``_contract.py``), its backends and their registry.
+Owns: the image formation model (written down in ``_contract.py``), its backends, their registry and
+the choice among them.
 Does not own: time and motion (a model gives the splats of one instant), losses, the choice of cameras, colour spaces.
 
 Add a backend: one module with ``DEVICES``, ``status()`` and ``render(request)``, and one line in ``_registry.py``;
@@ -12,7 +14,20 @@ other packages name theirs under the entry-point group ``recon4d.raster``. The p
 """
 
 from recon4d.raster._api import rasterize, survey
+from recon4d.raster._choice import Choice, choose
 from recon4d.raster._plan import Plan, make_plans
-from recon4d.raster._registry import BackendStatus, Missing, Ready, backends
+from recon4d.raster._registry import BackendStatus, Missing, Ready, backends, prefer
 
-__all__ = ["BackendStatus", "Missing", "Plan", "Ready", "backends", "make_plans", "rasterize", "survey"]
+__all__ = [
+    "BackendStatus",
+    "Choice",
+    "Missing",
+    "Plan",
+    "Ready",
+    "backends",
+    "choose",
+    "make_plans",
+    "prefer",
+    "rasterize",
+    "survey",
+]

@@ -58,6 +58,10 @@ def _available() -> list:
         if name == "reference":
             continue
         marks = [pytest.mark.skip(reason=row.status.reason)] if isinstance(row.status, Missing) else []
+        if row.devices and not {"cpu", "*"} & set(row.devices):
+            marks.append(
+                pytest.mark.skip(reason=f"takes no CPU tensors, {', '.join(row.devices)} only: see its own tests")
+            )
         rows.append(pytest.param(name, marks=marks))
     return [*rows, PLANNED]
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from recon4d.errors import BackendError, CalibrationError
-from recon4d.raster import Missing, Ready, _registry, backends, rasterize
+from recon4d.raster import Missing, Ready, _registry, backends, prefer, rasterize
 from recon4d.types import Camera, Cameras, Splats
 
 
@@ -147,19 +147,65 @@ def test_float64_goes_to_the_backends_that_take_it() -> None:
 
 def test_backends_table() -> None:
     table = backends()
-    assert {"reference", "torch", "cpu"} <= set(table)
-    assert all(isinstance(row.status, Ready) for row in table.values() if row.module.startswith("recon4d."))
+    own = {name: row for name, row in table.items() if row.module.startswith("recon4d.")}
+    assert set(own) == {"reference", "torch", "cpu", "gsplat", "host"}
+    assert all(isinstance(row.status, Ready) for name, row in own.items() if name != "gsplat")
     assert table["torch"].devices == ("*",)
 
 
 def test_unknown_backend_names_those_there_are() -> None:
-    with pytest.raises(BackendError, match=r"did you mean 'torch'\?.*auto, cpu, reference, torch"):
+    with pytest.raises(BackendError, match=r"did you mean 'torch'\?.*auto, cpu, gsplat, host, reference, torch"):
         rasterize(*scene(), backend="troch")
 
 
 def test_auto_follows_the_device() -> None:
     assert _registry.load("auto", torch.device("cpu"))[0] == "cpu"
     assert _registry.load("auto", torch.device("meta"))[0] == "torch"
+
+
+@pytest.fixture
+def preferences(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The process's preferences, empty, and as they were afterwards."""
+    empty: dict[str, str] = {}
+    monkeypatch.setattr(_registry, "_preferred", empty)
+    return empty
+
+
+def test_auto_is_what_was_preferred_for_the_device(preferences: dict[str, str]) -> None:
+    prefer("meta", "host")
+    assert _registry.load("auto", torch.device("meta"))[0] == "host"
+    assert _registry.load("auto", torch.device("cpu"))[0] == "cpu"
+    prefer("meta", None)
+    prefer("meta", None)
+    assert _registry.load("auto", torch.device("meta"))[0] == "torch"
+
+
+@pytest.mark.parametrize(
+    ("device_type", "backend", "error", "words"),
+    [
+        ("meta", "hots", BackendError, r"did you mean 'host'\?"),
+        ("meta", "cpu", BackendError, "takes tensors on cpu; these are on meta"),
+        ("meta", "auto", ValueError, "cannot stand for itself"),
+        ("cpu", "torch", ValueError, "always is 'cpu' for CPU tensors"),
+        ("cuda:1", "torch", ValueError, "give 'cuda', not 'cuda:1'"),
+        ("no-such", "torch", ValueError, "no torch device type"),
+    ],
+)
+def test_refuses_a_preference_that_cannot_be_met(
+    preferences: dict[str, str], device_type: str, backend: str, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        prefer(device_type, backend)
+    assert preferences == {}
+
+
+def test_a_preference_for_a_missing_backend_says_why(
+    preferences: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recon4d.raster.host.status", lambda: Missing("out of order"))
+    with pytest.raises(BackendError, match="'host' cannot be used here: out of order"):
+        prefer("meta", "host")
+    assert preferences == {}
 
 
 def test_device_that_a_backend_does_not_take() -> None:
