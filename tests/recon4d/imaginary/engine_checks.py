@@ -20,7 +20,6 @@ from recon4d.types import Camera, Cameras, Splats
 imaginary_accel.install()
 
 on_both = pytest.mark.parametrize("device", ["imaginary:0", "imaginary:1"])
-CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
 
 def camera() -> Camera:
@@ -76,7 +75,7 @@ def assert_near(expected: Tensor, found: Tensor, device: str) -> None:
     """Rounding apart, relative to the largest entry: the devices add up in another order."""
     assert found.device == torch.device(device)
     scale = float(expected.detach().abs().max())
-    torch.testing.assert_close(found.detach().cpu() / scale, expected.detach() / scale, **CLOSE)
+    torch.testing.assert_close(found.detach().cpu() / scale, expected.detach() / scale, rtol=1e-5, atol=1e-5)
 
 
 @on_both
@@ -131,13 +130,13 @@ def test_steps_of_adam_are_the_cpus(device: str) -> None:
     for place in ("cpu", device):
         params = parameters(20, 50).to(place)
         adam = RowAdam(params, backend="torch")
-        rates = [Layout(1).vector(mean=1e-3, sh_dc=1e-2, velocity=rate).to(place) for rate in (0.0, 1e-2)]
+        still, moving = (Layout(1).vector(mean=1e-3, sh_dc=1e-2, velocity=rate).to(place) for rate in (0.0, 1e-2))
         for seed in range(3):
             generator = torch.Generator().manual_seed(seed)
             rows = torch.randperm(50, generator=generator)[:30].sort().values
             gradient = torch.randn(30, params.shape[1], generator=generator)
             gradient[::4] = 0
-            adam.step(rows.to(place), gradient.to(place), *rates, 20)
+            adam.step(rows.to(place), gradient.to(place), still, moving, 20)
         results.append([params, *adam.state_dict().values()])
     for one, other in zip(*results, strict=True):
         assert torch.equal(one, other.cpu())
