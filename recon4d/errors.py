@@ -7,6 +7,7 @@
     ├── SceneError              a scene folder is missing, damaged or of an unknown version
     ├── OutputError             the output folder cannot be written, or is in use
     ├── BackendError            a rasterizer, loss or device cannot be used here
+    ├── AcceleratorError        there is no such accelerator here, or not so many devices
     ├── MissingExtraError       an optional package is not installed
     ├── TrainingDiverged        a loss or gradient stopped being finite
     └── Stopped                 work ended on request, with a checkpoint to resume from
@@ -61,6 +62,12 @@ class OutputError(Recon4DError):
 
 class BackendError(Recon4DError):
     """A rasterizer, loss or device cannot be used here."""
+
+    exit_code = 6
+
+
+class AcceleratorError(Recon4DError):
+    """There is no accelerator of that name here, it has not so many devices, or its variables cannot be read."""
 
     exit_code = 6
 
