@@ -51,7 +51,8 @@ class Tool:
 
     name: str
     ask: Callable[[], Sequence[Found]]
-    """All devices by the vendor's own index, also those hidden from this process. Raises whatever when it cannot tell."""
+    """All devices by the vendor's own index, also those hidden from this process. Raises what it likes when it cannot
+    tell."""
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,9 @@ class Accelerator:
             return {}
         shown = self.visible(os.environ if environ is None else environ)
         if shown is not None and max(wanted) >= len(shown):
-            raise AcceleratorError(f"{self.visible_devices_env} shows {len(shown)} devices; index {max(wanted)} is none")
+            raise AcceleratorError(
+                f"{self.visible_devices_env} shows {len(shown)} devices; index {max(wanted)} is none"
+            )
         theirs = wanted if shown is None else [shown[index] for index in wanted]
         listed = self.visible_prefix + ",".join(map(str, theirs))
         return {self.visible_devices_env: listed} | dict.fromkeys(self.ray_noset_env, "1")

@@ -82,7 +82,7 @@ def library(name: str) -> ModuleType:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
             raise NoAnswer(f"{name.split('.')[0]} is not installed") from error
         raise NoAnswer(f"{name} cannot be imported: {brief(error)}") from error
-    except Exception as error:  # noqa: BLE001 - a vendor's module loads its driver, and that may raise anything.
+    except Exception as error:  # A vendor's module loads its driver, and that may raise anything.
         raise NoAnswer(f"{name} cannot be imported: {brief(error)}") from error
 
 

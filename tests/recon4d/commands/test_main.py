@@ -28,6 +28,7 @@ OPTIONS = {
     "render": ("--out", "--kind", "--camera", "--time-s", "--device", "--quiet", "orbit", "frozen", "depth"),
     "export": ("--format", "--time-s", "--fps", "ply-sequence"),
     "score": ("--out", "--device", "--quiet", "--json"),
+    "accelerators": ("list",),
 }
 
 
