@@ -50,7 +50,7 @@ def _smi() -> list[Found]:
     if not cards and "attached_gpus" not in listed:
         raise garbage("mx-smi", said)
     count = sum(not card.get("unavailable_reason") for card in cards)
-    models = re.findall(r"^\|\s*\d+\s+(MetaX\s+\S+)\s*\|", output("mx-smi"), re.MULTILINE) if count else []
+    models = re.findall(r"^\|\s*\d+\s+(MetaX\b.*?)\s*\|", output("mx-smi"), re.MULTILINE) if count else []
     return [Found(model=models[i] if i < len(models) else "") for i in range(count)]
 
 
