@@ -108,7 +108,7 @@ class Accelerator:
         Raises:
             ImportError: it cannot be had here; the message says why.
         """
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not say how torch reaches it: override torch_module()")
 
     def lacks(self) -> str | None:
         """Why this torch cannot reach such devices, however many there are; None when it can."""
