@@ -6,7 +6,8 @@
     ├── ConfigError             an option or a configuration value is out of range
     ├── SceneError              a scene folder is missing, damaged or of an unknown version
     ├── OutputError             the output folder cannot be written, or is in use
-    ├── BackendError            a rasterizer, loss or device cannot be used here
+    ├── BackendError            a rasterizer or loss cannot be used here
+    ├── AcceleratorError        there is no such accelerator here, or not so many devices
     ├── MissingExtraError       an optional package is not installed
     ├── TrainingDiverged        a loss or gradient stopped being finite
     └── Stopped                 work ended on request, with a checkpoint to resume from
@@ -60,7 +61,13 @@ class OutputError(Recon4DError):
 
 
 class BackendError(Recon4DError):
-    """A rasterizer, loss or device cannot be used here."""
+    """A rasterizer or loss cannot be used here, or not on the tensors' device."""
+
+    exit_code = 6
+
+
+class AcceleratorError(Recon4DError):
+    """There is no accelerator of that name here, it has not so many devices, or its variables cannot be read."""
 
     exit_code = 6
 

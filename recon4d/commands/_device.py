@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from recon4d.errors import BackendError
+from recon4d.errors import AcceleratorError
 
 
 def usable(device: str) -> str:
-    """The device's name again, when torch can put a tensor there and read it back.
+    """The torch device that an accelerator's name or a torch device string means, once a tensor came back from it.
 
     Raises:
-        BackendError: it is no device, or this machine or this build of torch does not have it.
+        AcceleratorError: nothing is called so, it is not there, or it is there and does not work.
     """
     import torch
 
+    from recon4d.accelerators import resolve
+
+    found = resolve(device)
     try:
-        torch.zeros(1, device=device).cpu()
+        torch.zeros(1, device=found.torch_device).cpu()
     except (RuntimeError, AssertionError, ImportError) as error:  # torch has no one error for this.
-        reason = str(error).splitlines()[0].rstrip(".")
-        raise BackendError(f"device '{device}' cannot be used here: {reason}; the default is cpu") from error
-    return device
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise AcceleratorError(
+            f"device '{device}' cannot be used here: {found.name} is there, but a tensor put on it does not come back:"
+            f" {lines[0].rstrip('.')}. Look at its driver, or choose another one of 'recon4d accelerators list'"
+        ) from error
+    return found.torch_device

@@ -33,7 +33,7 @@ def render(
             still, the camera moves), depth (a camera's depth over time).
         camera: name of a rig camera; the first when left out.
         time_s: instant of a picture or of frozen time, seconds; the middle of the clip when left out.
-        device: torch device to draw on.
+        device: what to draw on: auto, a name of 'recon4d accelerators list', NAME:INDEX, or a torch device.
         quiet: no progress.
     """
     from recon4d.scene import load
@@ -93,7 +93,7 @@ def score(
         scene: scene folder.
         capture: capture folder that it was made from, or another one of the same rig and clock.
         out: also write the scores to this JSON file.
-        device: torch device to draw on.
+        device: what to draw on: auto, a name of 'recon4d accelerators list', NAME:INDEX, or a torch device.
         quiet: no progress.
         json: print the scores as JSON.
     """

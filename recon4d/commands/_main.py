@@ -9,6 +9,7 @@ from importlib.metadata import entry_points
 import tyro
 
 from recon4d import __version__
+from recon4d.commands._accelerators import accelerators
 from recon4d.commands._check import check
 from recon4d.commands._import import import_
 from recon4d.commands._look import export, render, score
@@ -60,6 +61,7 @@ def commands() -> dict[str, Callable[..., int]]:
         "render": render,
         "export": export,
         "score": score,
+        "accelerators": accelerators,
     }
     for entry in entry_points(group=ENTRY_POINTS):
         if entry.name in known:

@@ -47,7 +47,7 @@ def reconstruct(
         resume: insist on going on with an earlier run.
         seed: of all random choices; results are the same for the same seed.
         threads: CPU threads; all cores when left out. Results do not depend on it.
-        device: torch device to compute on.
+        device: what to compute on: auto, a name of 'recon4d accelerators list', NAME:INDEX, or a torch device.
         heldout_cameras: cameras to keep from training and score on, instead of those that the capture names.
         set: change any configuration value, such as fit.joint.steps=5000; config.json in the scene lists them.
         quiet: say nothing but warnings, errors and the result.

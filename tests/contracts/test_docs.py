@@ -8,9 +8,11 @@ import inspect
 import json
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -143,6 +145,18 @@ def test_the_block_that_looks_at_a_scene_runs(
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "README.md", "exec"), {})
     assert capsys.readouterr().out.strip() == "torch.Size([1, 72, 96, 3]) torch.Size([1, 72, 96])"
+
+
+def test_the_accelerator_shown_counts_and_says_why_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    (block,) = (block for block in blocks("python") if "(Accelerator)" in block)
+    exec(compile(block, "README.md", "exec"), {"__name__": "acme"})
+    assert capsys.readouterr().out == "Probe(count=0, reason=\"No module named 'torch_acme'\")\n"
+    monkeypatch.setitem(sys.modules, "torch_acme", ModuleType("torch_acme"))
+    monkeypatch.setattr(torch, "acme", SimpleNamespace(device_count=lambda: 2), raising=False)
+    exec(compile(block, "README.md", "exec"), {"__name__": "acme"})
+    assert capsys.readouterr().out == "Probe(count=2, reason='')\n"
 
 
 def tiny_scene() -> Scene4D:

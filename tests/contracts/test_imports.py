@@ -16,6 +16,7 @@ ROOT = ""
 """The package itself: only its version may be taken from it by those below."""
 
 ALLOWED: dict[str, set[str]] = {
+    "accelerators": set(),
     "capture": set(),
     "points": set(),
     "model": set(),
@@ -27,7 +28,10 @@ ALLOWED: dict[str, set[str]] = {
     "show": {"capture", "model", "raster", "loss", "scene", "score"},
     "export": {"model", "raster", "scene"},
     "reconstruct": {"capture", "points", "model", "raster", "loss", "scene", "train", "score", "show", "export"},
-    "commands": {"capture", "model", "raster", "loss", "scene", "train", "score", "show", "export", "reconstruct"},
+    "commands": {
+        *("accelerators", "capture", "model", "raster", "loss", "scene", "train", "score", "show", "export"),
+        "reconstruct",
+    },
     "__main__": {"commands"},
     ROOT: {"capture", "scene", "raster", "train", "score", "show", "export", "reconstruct"},
 }

@@ -28,6 +28,7 @@ OPTIONS = {
     "render": ("--out", "--kind", "--camera", "--time-s", "--device", "--quiet", "orbit", "frozen", "depth"),
     "export": ("--format", "--time-s", "--fps", "ply-sequence"),
     "score": ("--out", "--device", "--quiet", "--json"),
+    "accelerators": ("list",),
 }
 
 
@@ -109,7 +110,7 @@ def test_an_unknown_field_is_a_warning(run: Run, broken: Path) -> None:
 
 def test_a_picture_and_a_film_are_drawn(run: Run, scene: Path, tmp_path: Path) -> None:
     picture = tmp_path / "bild ü.png"
-    ran = run("render", scene, "--out", picture, "--camera", "c3", "--time-s", "0.5")
+    ran = run("render", scene, "--out", picture, "--camera", "c3", "--time-s", "0.5", "--device", "auto")
     assert (ran.code, ran.out) == (0, f"{picture}\n")
     assert picture.read_bytes().startswith(b"\x89PNG")
     film = tmp_path / "film.mp4"
