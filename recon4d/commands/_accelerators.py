@@ -12,9 +12,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from recon4d.commands._device import choice_key
+
 if TYPE_CHECKING:
     from recon4d.accelerators import DeviceStatus, Status
-    from recon4d.raster import BackendStatus
+    from recon4d.raster import BackendStatus, Choice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,12 +51,18 @@ def accelerators(action: Annotated[Action, tyro.conf.arg(name="")]) -> int:
 
 
 def rasterizer(status: Status, rasterizers: dict[str, BackendStatus]) -> tuple[str, dict[str, str]]:
-    """The first of an accelerator's preferred rasterizers that can be used, and why those before it cannot.
+    """The rasterizer for an accelerator, and why others are not: the fastest where they have been tried, else the
+    first of the preferred ones that can be used.
 
     The name is empty when none can.
     """
     from recon4d.raster import Missing
 
+    known = _tried(status)
+    if known is not None:
+        best = known.milliseconds[known.backend]
+        slower = {n: f"{ms:.1f} ms, not {best:.1f}" for n, ms in known.milliseconds.items() if n != known.backend}
+        return known.backend, slower | known.skipped
     skipped: dict[str, str] = {}
     for name in status.rasterizers:
         row = rasterizers.get(name)
@@ -67,6 +75,19 @@ def rasterizer(status: Status, rasterizers: dict[str, BackendStatus]) -> tuple[s
         else:
             return name, skipped
     return "", skipped
+
+
+def _tried(status: Status) -> Choice | None:
+    """What was found when the accelerator was first used; None when that has not been."""
+    import torch
+
+    from recon4d.raster import remembered
+
+    if not status.devices or status.device_type == "cpu":
+        return None
+    device = status.devices[0]
+    key = choice_key(status.name, device.model)
+    return remembered(torch.device(device.torch_device), preferred=status.rasterizers, key=key)
 
 
 def facts(status: Status, rasterizers: dict[str, BackendStatus]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ other packages name theirs under the entry-point group ``recon4d.raster``. The p
 """
 
 from recon4d.raster._api import rasterize, survey
-from recon4d.raster._choice import Choice, choose
+from recon4d.raster._choice import Choice, choose, remembered
 from recon4d.raster._plan import Plan, make_plans
 from recon4d.raster._registry import BackendStatus, Missing, Ready, backends, prefer
 
@@ -29,5 +29,6 @@ __all__ = [
     "make_plans",
     "prefer",
     "rasterize",
+    "remembered",
     "survey",
 ]

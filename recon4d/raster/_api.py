@@ -46,8 +46,7 @@ def rasterize(
             a survey pay them no heed.
 
     Returns:
-        rgb [C, H, W, 3], alpha [C, H, W] and depth [C, H, W] in metres; None for what was not asked. With plans
-        also whether they were too small.
+        rgb [C, H, W, 3], alpha [C, H, W] and depth [C, H, W] in metres, or None; with plans whether they sufficed.
 
     Raises:
         ValueError: shapes, devices, dtypes, intrinsics or output names are not as above.

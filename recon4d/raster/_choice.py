@@ -74,27 +74,41 @@ def choose(
     if device.type == "cpu":
         reason = "cpu is compiled for CPU tensors; nothing was tried"
         return Choice(backend="cpu", reason=reason, milliseconds={}, skipped={}, remembered=False)
-    ready, missing = _ready(tuple(dict.fromkeys([*preferred, *_ALWAYS])), device)
-    path = (_cache_folder() if cache is None else cache) / _FILE
-    name = json.dumps([key, device.type, torch.__version__, __version__, ready])
-    trial = None if refresh else _recall(path, name, ready)
-    remembered = trial is not None
-    if trial is None:
-        trial = _try(ready, device)
-        if trial.milliseconds:
-            _remember(path, name, trial)
-    skipped = missing | trial.failed
+    known = None if refresh else remembered(device, preferred=preferred, key=key, cache=cache)
+    if known is not None:
+        return known
+    case = _Case.of(device, preferred, key, cache)
+    trial = _try(case.ready, device)
     if not trial.milliseconds:
-        reasons = "; ".join(f"{candidate}: {reason}" for candidate, reason in skipped.items())
+        reasons = "; ".join(f"{candidate}: {reason}" for candidate, reason in (case.missing | trial.failed).items())
         raise BackendError(f"no rasterizer backend works on {device}. {reasons}. Move to the CPU, device='cpu'")
-    backend = min(trial.milliseconds, key=trial.milliseconds.__getitem__)
-    return Choice(
-        backend=backend,
-        reason=_reason(backend, trial.milliseconds, device),
-        milliseconds=trial.milliseconds,
-        skipped=skipped,
-        remembered=remembered,
-    )
+    _remember(case.path, case.name, trial)
+    return _chosen(case, trial, remembered=False)
+
+
+def remembered(device: torch.device, *, preferred: Sequence[str], key: str, cache: Path | None = None) -> Choice | None:
+    """What :func:`choose` would say without a trial; None when it would have to try."""
+    case = _Case.of(device, preferred, key, cache)
+    trial = _recall(case.path, case.name, case.ready)
+    return None if trial is None else _chosen(case, trial, remembered=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """A device to choose for, and where the choice is remembered."""
+
+    device: torch.device
+    ready: list[str]
+    missing: dict[str, str]
+    path: Path
+    name: str
+
+    @classmethod
+    def of(cls, device: torch.device, preferred: Sequence[str], key: str, cache: Path | None) -> _Case:
+        ready, missing = _ready(tuple(dict.fromkeys([*preferred, *_ALWAYS])), device)
+        path = (_cache_folder() if cache is None else cache) / _FILE
+        name = json.dumps([key, device.type, torch.__version__, __version__, ready])
+        return cls(device=device, ready=ready, missing=missing, path=path, name=name)
 
 
 @dataclass(frozen=True)
@@ -103,6 +117,17 @@ class _Trial:
 
     milliseconds: dict[str, float]
     failed: dict[str, str]
+
+
+def _chosen(case: _Case, trial: _Trial, *, remembered: bool) -> Choice:
+    backend = min(trial.milliseconds, key=trial.milliseconds.__getitem__)
+    return Choice(
+        backend=backend,
+        reason=_reason(backend, trial.milliseconds, case.device),
+        milliseconds=trial.milliseconds,
+        skipped=case.missing | trial.failed,
+        remembered=remembered,
+    )
 
 
 def _reason(backend: str, milliseconds: dict[str, float], device: torch.device) -> str:

@@ -122,7 +122,9 @@ class _Run:
     def _fit(self, capture: Capture, division: Division) -> Scene4D:
         """Static pool, seeds and joint fit, each taken from an earlier run where its key still holds."""
         train, fit, emit, work = division.train, self.config.fit, self.folder.emit, self.folder.work
-        data = digest(__version__, train.input_hash, train.split, fit.seed, fit.sh_degree, self.device.type)
+        data = digest(
+            __version__, train.input_hash, train.split, fit.seed, fit.sh_degree, fit.backend, self.device.type
+        )
         static_key = digest(data, fit.static, fit.loss, fit.ssim_every)
         seeds_key = digest(static_key, fit.seeds, fit.foreground, fit.key_hz)
         joint_key = digest(seeds_key, fit.joint, fit.train_hz)

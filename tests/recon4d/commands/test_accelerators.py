@@ -7,12 +7,13 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 import pytest
+import torch
 
 from recon4d.accelerators import Accelerator, DeviceStatus, Probe, Status, accelerators, resolve
 from recon4d.commands._accelerators import facts, print_tables, rasterizer
-from recon4d.commands._device import usable
+from recon4d.commands._device import choice_key, usable
 from recon4d.errors import AcceleratorError
-from recon4d.raster import BackendStatus, Missing, Ready, backends
+from recon4d.raster import BackendStatus, Choice, Missing, Ready, backends
 
 Run = Callable[..., Any]
 
@@ -47,6 +48,25 @@ def test_the_first_rasterizer_that_can_be_used_is_chosen() -> None:
     ready = BACKENDS | {"gsplat": backend("gsplat", Ready(), "cuda")}
     assert rasterizer(CHIPS, ready) == ("gsplat", {"other": "not installed"})
     assert rasterizer(CHIPS, {}) == ("", dict.fromkeys(CHIPS.rasterizers, "not installed"))
+
+
+def test_where_rasterizers_have_been_tried_the_fastest_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = Choice(
+        backend="host",
+        reason="",
+        milliseconds={"torch": 30.0, "host": 12.0},
+        skipped={"gsplat": "no compiler"},
+        remembered=True,
+    )
+    asked = []
+
+    def known(device: torch.device, *, preferred: tuple[str, ...], key: str) -> Choice:
+        asked.append((str(device), preferred, key))
+        return tried
+
+    monkeypatch.setattr("recon4d.raster.remembered", known)
+    assert rasterizer(CHIPS, BACKENDS) == ("host", {"torch": "30.0 ms, not 12.0", "gsplat": "no compiler"})
+    assert asked == [("cuda:0", CHIPS.rasterizers, choice_key("amd", "MI[300]X"))]
 
 
 def test_every_accelerator_has_a_rasterizer_here() -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from recon4d.errors import BackendError
-from recon4d.raster import Choice, Missing, Ready, _choice, _registry, choose
+from recon4d.raster import Choice, Missing, Ready, _choice, _registry, choose, remembered
 from recon4d.raster._contract import Request
 from recon4d.raster.torch import render as draw
 from recon4d.types import Cameras, RenderOutput, Splats
@@ -244,3 +244,12 @@ def test_the_trial_draws_and_differentiates_whatever_the_callers_mode() -> None:
     with torch.inference_mode():
         _choice._step("torch", *_choice._scene(torch.device("cpu")))
     assert not splats.means.requires_grad
+
+
+def test_what_is_remembered_can_be_asked_for_without_a_trial(world: World, tmp_path: Path) -> None:
+    assert remembered(DEVICE, preferred=(), key="k", cache=tmp_path) is None
+    assert world.drawn == []
+    tried = choose(DEVICE, preferred=(), key="k", cache=tmp_path)
+    drawn = list(world.drawn)
+    assert remembered(DEVICE, preferred=(), key="k", cache=tmp_path) == replace(tried, remembered=True)
+    assert world.drawn == drawn
