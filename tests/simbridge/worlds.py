@@ -15,6 +15,7 @@ from simbridge.types import WORLD, BodySplats, Bundle, BundleCamera, ObjectSpec,
 
 MJCF = """
 <mujoco>
+  <compiler angle="radian"/>
   <option timestep="0.005"/>
   <worldbody>
     <geom name="bench" type="plane" size="0.6 0.6 0.1" rgba="0.6 0.5 0.4 1"/>
