@@ -23,6 +23,7 @@ Observation = dict[str, Any]
 """``state`` float32 [D], and by camera ``images`` uint8 [H, W, 3], where asked for also ``depths`` float32 [H, W] in
 metres and ``segmentations`` int64 [H, W]. Batched: one more axis in front."""
 
+_FAR = 1e4  # Metres or rad: beyond what a bench has.
 _GROUPS = {"rgb": "images", "depth": "depths", "segmentation": "segmentations"}
 
 
@@ -246,10 +247,10 @@ def _worlds(
 
 
 def _observation_space(worlds: Worlds) -> spaces.Dict:
-    parts: dict[str, spaces.Space] = {"state": spaces.Box(-np.inf, np.inf, (worlds.state_width,), np.float32)}
+    parts: dict[str, spaces.Space] = {"state": spaces.Box(-_FAR, _FAR, (worlds.state_width,), np.float32)}
     kinds: dict[str, Any] = {
         "rgb": lambda h, w: spaces.Box(0, 255, (h, w, 3), np.uint8),
-        "depth": lambda h, w: spaces.Box(0, np.inf, (h, w), np.float32),
+        "depth": lambda h, w: spaces.Box(0, _FAR, (h, w), np.float32),
         "segmentation": lambda h, w: spaces.Box(-1, np.iinfo(np.int32).max, (h, w), np.int64),
     }
     for kind in worlds.config.sensors.kinds:
