@@ -138,9 +138,9 @@ def test_same_step_mode_keeps_the_last_observation(bundle: Bundle) -> None:
 
 def test_disabled_mode_waits_to_be_told(bundle: Bundle) -> None:
     envs = SplatVectorEnv(bundle, "reach", 3, config=SHORT, autoreset_mode=AutoresetMode.DISABLED)
-    before, infos = envs.reset(seed=0)
+    before, _ = envs.reset(seed=0)
     for _ in range(3):
-        before, _, _, truncated, infos = envs.step(np.zeros((3, 3)))
+        before, _, _, truncated, _ = envs.step(np.zeros((3, 3)))
     assert truncated.all()
     with pytest.raises(RuntimeError, match=r"worlds \[0, 1, 2\] have ended"):
         envs.step(np.zeros((3, 3)))
