@@ -11,8 +11,8 @@ import tyro
 
 
 def compare(
-    real: Annotated[Path, tyro.conf.Positional],
-    sim: Annotated[Path, tyro.conf.Positional],
+    real: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="REAL.CSV")],
+    sim: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(metavar="SIM.CSV")],
     /,
     *,
     out: Path,

@@ -259,12 +259,12 @@ def _group_warnings(rows: Sequence[PolicyRow], left_out: Sequence[str], sides: d
     if left_out and len(sides["sim"]) > 1:
         found.append(f"left out, since not every task has them on both sides: {', '.join(left_out)}")
     for side in ("sim", "real"):
-        least = min(rows, key=lambda row: getattr(row, side).trials)
-        result: SideResult = getattr(least, side)
-        if result.trials < FEW_TRIALS:
-            half = 50 * (result.wilson.high - result.wilson.low)
+        few: list[SideResult] = [getattr(row, side) for row in rows if getattr(row, side).trials < FEW_TRIALS]
+        if few:
+            half = max(50 * (result.wilson.high - result.wilson.low) for result in few)
+            least = min(result.trials for result in few)
             found.append(
-                f"few trials in {side}: {result.trials} of '{least.policy}', a rate known to ±{half:.0f} points"
+                f"few trials in {side}, down to {least} a policy: rates are known to ±{half:.0f} points at worst"
             )
     found += _tie_warnings(rows) + _condition_warnings([row.policy for row in rows], sides)
     stems: dict[str, list[str]] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -75,7 +75,8 @@ def pearson(*, sim: Values, real: Values, confidence: float = 0.95) -> Correlati
     reason = _without_spread(s, r)
     if reason:
         return Correlation(value=math.nan, policies=count, reason=reason)
-    value = float(np.clip(stats.pearsonr(s, r)[0], -1, 1))
+    found: Any = stats.pearsonr(s, r)
+    value = float(np.clip(found.statistic, -1, 1))
     interval = fisher_interval(value, count, confidence)
     if interval is None:
         reason = f"an interval needs at least 4 policies; there are {count}"
@@ -114,7 +115,7 @@ def spearman(*, sim: Values, real: Values) -> Correlation:
     Raises:
         EvaluationError: no policy, unequal lengths, or a rate that is not within [0, 1].
     """
-    return _ranked(sim, real, lambda s, r: stats.spearmanr(s, r)[0])
+    return _ranked(sim, real, stats.spearmanr)
 
 
 def kendall(*, sim: Values, real: Values) -> Correlation:
@@ -130,7 +131,7 @@ def kendall(*, sim: Values, real: Values) -> Correlation:
     Raises:
         EvaluationError: no policy, unequal lengths, or a rate that is not within [0, 1].
     """
-    return _ranked(sim, real, lambda s, r: stats.kendalltau(s, r, variant="b")[0])
+    return _ranked(sim, real, stats.kendalltau)
 
 
 def mmrv(*, sim: Values, real: Values) -> float:
@@ -222,12 +223,12 @@ def _too_few(count: int) -> tuple[str, ...]:
     return (f"only {count} policies: even a perfect order has a one-sided chance of 1 in {math.factorial(count)}",)
 
 
-def _ranked(sim: Values, real: Values, measure: Callable[[np.ndarray, np.ndarray], float]) -> Correlation:
+def _ranked(sim: Values, real: Values, measure: Callable[..., Any]) -> Correlation:
     s, r = _rates(sim, real)
     reason = _without_spread(s, r)
     if reason:
         return Correlation(value=math.nan, policies=len(s), reason=reason)
-    return Correlation(value=float(measure(s, r)), policies=len(s), warnings=_too_few(len(s)))
+    return Correlation(value=float(measure(s, r).statistic), policies=len(s), warnings=_too_few(len(s)))
 
 
 def _drawn(cells: Sequence[Cell], draws: int, generator: np.random.Generator) -> np.ndarray:

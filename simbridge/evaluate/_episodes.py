@@ -40,7 +40,7 @@ class EpisodeResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Mean:
-    """A mean and its bootstrap interval; None for a single episode."""
+    """A mean and its bootstrap interval; None where all values are equal, as that of one episode is."""
 
     value: float
     interval: Interval | None
@@ -162,7 +162,7 @@ def _state_row(name: str, played: Sequence[EpisodeResult], confidence: float) ->
 
 def _mean(values: Sequence[float], confidence: float, generator: np.random.Generator) -> Mean:
     array = np.asarray(values, float)
-    if len(array) < 2:
+    if np.ptp(array) == 0:  # Nothing to draw from; an interval without width would look like certainty.
         return Mean(value=float(array.mean()), interval=None)
     found = stats.bootstrap(
         (array,),

@@ -34,7 +34,7 @@ class ResultTable:
     """Results of one side. Every (policy, task, condition) is there once, in the order of the file."""
 
     source: str
-    """Name to show: the file, or what made it."""
+    """Name to show: the file's, or what made it."""
     rows: tuple[Count, ...]
     unused: tuple[str, ...] = ()
     """Columns of the file that were not read."""
@@ -103,7 +103,7 @@ def _parsed(reader: Iterator[list[str]], file: str) -> ResultTable:
     if not rows:
         raise EvaluationError("holds a header and no result", file=file)
     known = {"policy", "task", "condition", TRIAL, *COUNTS}
-    return ResultTable(source=file, rows=rows, unused=tuple(name for name in columns if name not in known))
+    return ResultTable(source=Path(file).name, rows=rows, unused=tuple(name for name in columns if name not in known))
 
 
 def _lines(reader: Iterator[list[str]], file: str) -> Iterator[tuple[int, list[str]]]:
