@@ -69,7 +69,7 @@ class PolicyRow:
     sim: SideResult
     real: SideResult
     kruskal_wallis: RankTest
-    """Of all trials in simulation against all in reality."""
+    """Of all trials in simulation against all in reality, whatever their task and condition."""
 
 
 @dataclass(frozen=True, kw_only=True)
