@@ -1,23 +1,25 @@
-"""Every error that this package raises on purpose. All are of :class:`recon4d.errors.Recon4DError`'s tree.
-
-    Recon4DError
-    └── SimBridgeError
-        └── EvaluationError     results, rates or recordings that no figure can be computed from
-
-A message says what was wrong, the value found, what is allowed and what to do. The command line prints it without a
-traceback and exits with ``exit_code``.
-"""
+"""Every error that this package raises on purpose; all are :class:`recon4d.errors.Recon4DError`."""
 
 from __future__ import annotations
 
-from recon4d.errors import Recon4DError
+from recon4d.errors import ConfigError, Recon4DError
 
 
-class SimBridgeError(Recon4DError):
-    """Root of this package's errors."""
+class BundleError(Recon4DError):
+    """A bundle is missing, damaged, of an unknown version, or lacks what is asked of it."""
+
+    exit_code = 4
 
 
-class EvaluationError(SimBridgeError):
+class TaskError(ConfigError):
+    """There is no such task, or the bundle has not what it needs."""
+
+
+class ActionError(ConfigError):
+    """An action has the wrong shape or is not finite. Names the world."""
+
+
+class EvaluationError(Recon4DError):
     """Results, rates or recordings cannot be used. Names the file and the line where there is one."""
 
     exit_code = 8
