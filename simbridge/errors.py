@@ -17,3 +17,16 @@ class TaskError(ConfigError):
 
 class ActionError(ConfigError):
     """An action has the wrong shape or is not finite. Names the world."""
+
+
+class EvaluationError(Recon4DError):
+    """Results, rates or recordings cannot be used. Names the file and the line where there is one."""
+
+    exit_code = 8
+
+    def __init__(self, message: str, *, file: str | None = None, line: int | None = None) -> None:
+        where = ", ".join(part for part in (file, line is not None and f"line {line}") if part)
+        super().__init__(f"{where}: {message}" if where else message)
+        self.file = file
+        self.line = line
+        self.reason = message

@@ -5,24 +5,17 @@ Figures use Matplotlib's object interface: pyplot keeps global state and is not 
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from recon4d.show._paths import focus
+from recon4d.show._svg import INK, PALETTE, inline_svg
 from recon4d.types import Camera, DynamicPool, Scene4D
-
-PALETTE = ("#3b82c4", "#d9772b", "#2f9e6e", "#c0504d", "#8e6bbf", "#a8862a", "#3f9ea3", "#cf5f9b")
-"""Mid-tones that can be told apart on white and on black."""
-_INK = "#010203"
-"""Stands for the page's text colour until the SVG is finished."""
 
 
 def curves(events: Sequence[dict[str, Any]]) -> Markup | None:
@@ -45,7 +38,7 @@ def curves(events: Sequence[dict[str, Any]]) -> Markup | None:
         offset += max(int(p["step"]) for p in points)
     axes[0].set(xlabel="step", ylabel="loss", yscale="log")
     axes[1].set(xlabel="step", ylabel="training PSNR [dB]")
-    return _svg(figure, "curves", "Loss and training PSNR over the optimisation's steps")
+    return inline_svg(figure, "curves", "Loss and training PSNR over the optimisation's steps")
 
 
 def colours(names: Iterable[str]) -> dict[str, str]:
@@ -68,7 +61,7 @@ def psnr_over_time(per_time: Sequence[dict[str, Any]], which: str, colour_of: di
                 axis.plot(x, y, "o-", ms=3, lw=1.2, color=colour_of[camera])
     axes[0].set(xlabel="time [s]", ylabel="PSNR [dB]", title="all pixels")
     axes[1].set(xlabel="time [s]", title="moving pixels")
-    return _svg(figure, f"time-{which}", f"PSNR over time, {which.replace('_', ' ')}")
+    return inline_svg(figure, f"time-{which}", f"PSNR over time, {which.replace('_', ' ')}")
 
 
 def layout(cameras: Sequence[Camera], heldout: set[str], plane: np.ndarray | None, colour_of: dict[str, str]) -> Markup:
@@ -81,14 +74,14 @@ def layout(cameras: Sequence[Camera], heldout: set[str], plane: np.ndarray | Non
             colour, dashed = colour_of[camera.name], camera.name in heldout
             _frustum(axis, camera, (right, up), 0.25 * reach, {"color": colour, "ls": "--" if dashed else "-"})
             where = (camera.center_w[right], camera.center_w[up])
-            axis.annotate(str(number), where, textcoords="offset points", xytext=(6, 4), fontsize=9, color=_INK)
-        axis.plot(target[right], target[up], "+", color=_INK, ms=9)
+            axis.annotate(str(number), where, textcoords="offset points", xytext=(6, 4), fontsize=9, color=INK)
+        axis.plot(target[right], target[up], "+", color=INK, ms=9)
         if up == 2 and plane is not None and abs(plane[2]) > 0.1:
             x = np.array(axis.get_xlim())
-            axis.plot(x, -(plane[3] + plane[0] * x + plane[1] * target[1]) / plane[2], color=_INK, lw=1, alpha=0.6)
+            axis.plot(x, -(plane[3] + plane[0] * x + plane[1] * target[1]) / plane[2], color=INK, lw=1, alpha=0.6)
         axis.set_aspect("equal", adjustable="datalim")
         axis.set(xlabel="x [m]", ylabel=f"{'xyz'[up]} [m]", title="from above" if up == 1 else "from the side")
-    return _svg(figure, "layout", "Camera layout from above and from the side", legend=False)
+    return inline_svg(figure, "layout", "Camera layout from above and from the side", legend=False)
 
 
 def life_spans(pool: DynamicPool, duration_s: float) -> Markup | None:
@@ -102,7 +95,7 @@ def life_spans(pool: DynamicPool, duration_s: float) -> Markup | None:
     axis = figure.subplots()
     axis.hist(seconds, bins=np.linspace(0, max(duration_s, 1e-3), 61).tolist(), color=PALETTE[0])
     axis.set(xlabel="visible for [s] (flat part and two tails on either side, within the clip)", ylabel="Gaussians")
-    return _svg(figure, "lives", "Histogram of the dynamic Gaussians' life spans", legend=False)
+    return inline_svg(figure, "lives", "Histogram of the dynamic Gaussians' life spans", legend=False)
 
 
 def sizes(scene: Scene4D) -> Markup | None:
@@ -118,7 +111,7 @@ def sizes(scene: Scene4D) -> Markup | None:
     for index, (name, values) in enumerate(known.items()):
         axis.hist(values, bins=bins, color=PALETTE[index], alpha=0.65, label=name)
     axis.set(xscale="log", xlabel="largest standard deviation [mm]", ylabel="Gaussians")
-    return _svg(figure, "sizes", "Histogram of the Gaussians' sizes")
+    return inline_svg(figure, "sizes", "Histogram of the Gaussians' sizes")
 
 
 def _frustum(axis: Axes, camera: Camera, plane: tuple[int, int], depth_m: float, style: dict[str, Any]) -> None:
@@ -129,40 +122,3 @@ def _frustum(axis: Axes, camera: Camera, plane: tuple[int, int], depth_m: float,
     for corner in corners[:4]:
         axis.plot(*([camera.center_w[i], corner[i]] for i in plane), lw=1.2, **style)
     axis.plot(*(camera.center_w[i] for i in plane), "o", color=style["color"], ms=4)
-
-
-def _svg(figure: Figure, prefix: str, label: str, *, legend: bool = True) -> Markup:
-    """Finishes a figure: quiet axes, and SVG that needs no name space, no style sheet and no other file."""
-    figure.patch.set_alpha(0)
-    for axis in figure.axes:
-        axis.patch.set_alpha(0)
-        axis.grid(color=_INK, alpha=0.12, lw=0.6)
-        axis.spines[["top", "right"]].set_visible(False)
-        axis.tick_params(colors=_INK, labelsize=8)
-        for spine in axis.spines.values():
-            spine.set_color(_INK)
-        for text in (axis.xaxis.label, axis.yaxis.label, axis.title):
-            text.set(color=_INK, fontsize=9)
-        handles, names = axis.get_legend_handles_labels()
-        if legend and axis is figure.axes[-1] and 1 < len(handles) <= 2 * len(PALETTE):
-            axis.legend(handles, names, fontsize=8, frameon=False, labelcolor=_INK)
-    buffer = io.StringIO()
-    empty = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    FigureCanvasSVG(figure).print_svg(buffer, metadata=empty)
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :].replace(_INK, "currentColor")
-    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    text = re.sub(
-        r'<svg[^>]*viewBox="([^"]*)"[^>]*>', rf'<svg viewBox="\1" role="img" aria-label="{label}">', text, count=1
-    )
-    return Markup(_unique_ids(text, prefix))
-
-
-def _unique_ids(svg: str, prefix: str) -> str:
-    """Gives ids names that are unique in the page and the same in every run; Matplotlib's are random."""
-    names: dict[str, str] = {}
-    for found in re.findall(r'\bid="([^"]+)"', svg):
-        names.setdefault(found, f"{prefix}-{len(names)}")
-    svg = re.sub(r'\bid="([^"]+)"', lambda m: f'id="{names[m[1]]}"', svg)
-    svg = re.sub(r'xlink:href="#([^"]+)"', lambda m: f'href="#{names[m[1]]}"', svg)
-    return re.sub(r"url\(#([^)]+)\)", lambda m: f"url(#{names[m[1]]})", svg)
