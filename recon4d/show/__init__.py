@@ -3,14 +3,26 @@
 Purpose: let a reader see at once how good a scene is and what is wrong with it.
 Input:   a scene; for the report also the capture's division, the scores and the run's events.
 Output:  pictures (``picture``), MP4 videos (``video``) and one self-contained HTML file (``report``);
-         plots for pages of that kind (``inline_svg``).
+         films of any pictures (``film``) and plots for pages of that kind (``inline_svg``).
 Owns:    camera paths, encoding, plots, the page.
 Does not own: the numbers (``score``) and the frames (``capture``).
 """
 
+from recon4d.show._film import film
 from recon4d.show._report import ReportInputs, report
 from recon4d.show._still import picture
 from recon4d.show._svg import INK, PALETTE, inline_svg
 from recon4d.show._video import VideoConfig, VideoKind, video
 
-__all__ = ["INK", "PALETTE", "ReportInputs", "VideoConfig", "VideoKind", "inline_svg", "picture", "report", "video"]
+__all__ = [
+    "INK",
+    "PALETTE",
+    "ReportInputs",
+    "VideoConfig",
+    "VideoKind",
+    "film",
+    "inline_svg",
+    "picture",
+    "report",
+    "video",
+]

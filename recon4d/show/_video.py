@@ -5,27 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Literal
 
-import av
 import numpy as np
-from av.error import FFmpegError
-from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
-from av.video.stream import VideoStream
 
-from recon4d.errors import ConfigError, OutputError, Stopped
+from recon4d.errors import ConfigError, Stopped
 from recon4d.events import Finished, OnEvent, Progress, Saved, ShouldStop, Started, ignore, never
-from recon4d.files import replacing
+from recon4d.show._film import film
 from recon4d.show._painter import Painter, colour_depth, depth_range
 from recon4d.show._paths import Arc, instant, rig_camera
 from recon4d.types import Camera, Scene4D
 
 VideoKind = Literal["rig", "orbit", "frozen", "depth"]
 _STAGE = "video"
-_BT709 = 1
-"""The number of BT.709 in MP4's and H.264's tables of primaries, transfer and matrix."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,11 +91,7 @@ def video(
             yield draw(camera, time_s)
             on_event(Progress(stage=_STAGE, step=step + 1, total=len(shots)))
 
-    with replacing(path) as temporary:
-        try:
-            _encode(frames(), temporary, config)
-        except FFmpegError as error:
-            raise OutputError(f"cannot encode {path}: {error}") from error
+    film(frames(), path, fps=config.fps, crf=config.crf)
     on_event(Saved(stage=_STAGE, path=str(path)))
     on_event(Finished(stage=_STAGE, seconds=time.monotonic() - began, detail=kind))
     return path
@@ -139,28 +128,3 @@ def _plan(
 def _even(camera: Camera) -> Camera:
     """The camera without its last column or row where their count is odd: yuv420p halves both."""
     return camera.crop(0, 0, max(2, camera.width // 2 * 2), max(2, camera.height // 2 * 2))
-
-
-def _encode(frames: Iterable[np.ndarray], path: Path, config: VideoConfig) -> None:
-    converter = VideoReformatter()
-    with av.open(str(path), "w", format="mp4", options={"movflags": "+faststart"}) as container:
-        stream: VideoStream | None = None
-        for number, frame in enumerate(frames):
-            if stream is None:
-                stream = container.add_stream("libx264", rate=config.fps, options={"crf": str(config.crf)})
-                stream.height, stream.width = frame.shape[:2]
-                stream.pix_fmt = "yuv420p"
-                context = stream.codec_context
-                context.color_primaries = context.color_trc = context.colorspace = _BT709
-                context.color_range = ColorRange.MPEG
-            picture = converter.reformat(
-                av.VideoFrame.from_ndarray(np.ascontiguousarray(frame), format="rgb24"),
-                format="yuv420p",
-                dst_colorspace=Colorspace.ITU709,
-                src_color_range=ColorRange.JPEG,
-                dst_color_range=ColorRange.MPEG,
-            )
-            picture.pts, picture.time_base = number, Fraction(1, config.fps)
-            container.mux(stream.encode(picture))
-        if stream is not None:
-            container.mux(stream.encode())

@@ -1,6 +1,6 @@
 """RLinf's stock environment worker and evaluation runner over a bundle, on a machine without an accelerator.
 
-    RLINF_EXT_MODULE=simbridge.adapters.rlinf python -m tests.simbridge.adapters.rlinf_driver CONFIG BUNDLE OUT.json
+RLINF_EXT_MODULE=simbridge.adapters.rlinf python -m tests.simbridge.adapters.rlinf_driver CONFIG BUNDLE OUT.json
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from rlinf.scheduler import Cluster
 from rlinf.utils.placement import HybridComponentPlacement
 from rlinf.workers.env.env_worker import EnvWorker
 from rlinf.workers.rollout.hf.huggingface_worker import MultiStepRolloutWorker
-
 from simbridge.bundle import load
 
 
