@@ -10,6 +10,7 @@ import tyro
 from recon4d import __version__
 from recon4d.errors import Recon4DError
 from simbridge.commands._compare import compare
+from simbridge.commands._evaluate import evaluate
 
 _DESCRIPTION = f"""Reconstructed scenes as simulated environments, and how well they tell what reality will say.
 Version {__version__}."""
@@ -42,4 +43,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def commands() -> dict[str, Callable[..., int]]:
     """Every command by name."""
-    return {"compare": compare}
+    return {"evaluate": evaluate, "compare": compare}
