@@ -66,7 +66,7 @@ def test_one_that_knows_succeeds_where_nothing_done_fails(bundle: Bundle) -> Non
 
 
 def test_chunks_are_asked_for_once(bundle: Bundle) -> None:
-    worlds = make(bundle, 2)
+    worlds = make(bundle, 2, tolerance_m=1e-6)
     policy = Toward(worlds, chunk=3)
     results = play(worlds, policy, range(2), name="chunks")
     assert [seen["steps"].tolist() for seen in policy.seen] == [[0, 0], [3, 3]]
