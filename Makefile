@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PRESET ?= fast
 SAMPLE_OUT := build/demo
 
-.PHONY: setup demo test test-slow check format bench bench-scenes clean
+.PHONY: setup demo test test-slow rlinf check format bench bench-scenes clean
 
 setup: $(VENV)/.installed
 
@@ -28,6 +28,10 @@ test: setup ## Everything that runs in minutes.
 
 test-slow: setup ## Whole reconstructions, against the figures that they must reach.
 	$(BIN)/python -m pytest -m slow
+
+rlinf: setup ## RLinf, and what its workers need on a machine without an accelerator, for the test that runs them.
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[rlinf]"
+	$(BIN)/pip install --quiet --no-deps rlinf==0.3.0
 
 check: setup ## Lint, formatting, types.
 	$(BIN)/ruff check .
