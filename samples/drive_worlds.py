@@ -39,7 +39,7 @@ def main() -> None:
     frames, began = [mosaic(observation["images"][camera])], time.monotonic()
     for _ in range(given.steps):
         push = 0.8 * push + 0.6 * rng.uniform(-1, 1, push.shape)  # Smooth, so that arms get somewhere.
-        observation, rewards, terminated, truncated, infos = envs.step(np.clip(push, -1, 1))
+        observation, rewards, _, _, infos = envs.step(np.clip(push, -1, 1))
         frames.append(mosaic(observation["images"][camera]))
     seconds = time.monotonic() - began
     drawn = given.steps * 16 * len(observation["images"])

@@ -71,7 +71,8 @@ def backdrop(count: int = 3000, seed: int = 0) -> StaticPool:
 
 def cameras(width: int = 64, height: int = 48) -> tuple[BundleCamera, ...]:
     """Two that stand, of an off-centre principal point, and one on the arm."""
-    K = np.array([[60.0, 0, width / 2 + 1.5], [0, 60.0, height / 2 - 1], [0, 0, 1]]) * [[width / 64], [width / 64], [1]]
+    focal = 60.0 * width / 64
+    K = np.array([[focal, 0, width / 2 + 1.5], [0, focal, height / 2 - 1], [0, 0, 1]])
     made = []
     for name, center in (("front", (0.7, 0.1, 0.5)), ("side", (0.1, -0.7, 0.45))):
         T_world_cam = np.linalg.inv(look_at(np.array(center), np.array([0.0, 0.0, 0.05])))
