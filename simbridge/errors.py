@@ -1,4 +1,15 @@
-"""Every error that this package raises on purpose; all are :class:`recon4d.errors.Recon4DError`."""
+"""Every error that this package raises on purpose; they hang in the tree of :mod:`recon4d.errors`.
+
+    Recon4DError
+    ├── BundleError         a bundle's folder, or what it is built from, cannot be used
+    ├── ModelError          an MJCF cannot be read, composed or drawn
+    ├── EvaluationError     results, policies or recordings cannot be used
+    └── ConfigError
+        ├── TaskError       there is no such task, or the bundle lacks what it needs
+        └── ActionError     an action has the wrong shape, or is not finite
+
+A message says what was wrong, the value found, what is allowed and what to do.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +18,12 @@ from recon4d.errors import ConfigError, Recon4DError
 
 class BundleError(Recon4DError):
     """A bundle is missing, damaged, of an unknown version, or lacks what is asked of it."""
+
+    exit_code = 4
+
+
+class ModelError(Recon4DError):
+    """An MJCF cannot be read, composed with others, or drawn; names the geom, body or file."""
 
     exit_code = 4
 

@@ -1,8 +1,8 @@
-"""The command line.
+"""The command line of simbridge.
 
 In:   arguments.
-Out:  what the doors leave, results on stdout, warnings on stderr, an exit code (see ``simbridge.errors``).
-Owns: commands and their help.
+Out:  what the doors leave, progress on stderr, results on stdout, an exit code (see ``recon4d.errors``).
+Owns: commands, their help, how progress looks.
 Does not own: any work; every command calls one door.
 """
 

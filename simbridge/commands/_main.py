@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 
@@ -9,10 +10,16 @@ import tyro
 
 from recon4d import __version__
 from recon4d.errors import Recon4DError
-from simbridge.commands._compare import compare
-from simbridge.commands._evaluate import evaluate
 
-_DESCRIPTION = f"""Reconstructed scenes as simulated environments, and how well they tell what reality will say.
+COMMANDS = {
+    "bundle": "simbridge.commands._bundle:bundle",
+    "check": "simbridge.commands._check:check",
+    "evaluate": "simbridge.commands._evaluate:evaluate",
+    "compare": "simbridge.commands._compare:compare",
+}
+"""Command -> "module:function": annotated arguments, returns an exit code. Imported only when called."""
+_DESCRIPTION = f"""Turns a reconstructed scene into an environment for reinforcement learning and evaluation, and
+says how well success there tells success in reality.
 Version {__version__}."""
 
 
@@ -42,5 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def commands() -> dict[str, Callable[..., int]]:
-    """Every command by name."""
-    return {"evaluate": evaluate, "compare": compare}
+    """Every command by name. Their modules import what they need only when they run."""
+    return {name: _load(target) for name, target in COMMANDS.items()}
+
+
+def _load(target: str) -> Callable[..., int]:
+    module, name = target.split(":")
+    return getattr(importlib.import_module(module), name)
