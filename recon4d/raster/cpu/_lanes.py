@@ -45,8 +45,9 @@ AWAY = 12
 FX, FY, CX, CY, LIMIT_X, LIMIT_Y, WIDTH, HEIGHT, NEAR, DILATION, VARIANCE, CUT, ANTIALIASED = range(13)
 """Places in a lens."""
 RECT = 12
-"""First of the four rows of whole numbers that projection writes behind a record's columns: touched tiles."""
-TILE_BITS = 4
+"""First of the four rows of whole numbers that projection writes behind a record's columns: touched blocks of 4x4 pixels,
+x0, y0, x1, y1, ends included."""
+BLOCK_BITS = 2
 
 _LN2 = math.log(2.0)
 
@@ -100,7 +101,7 @@ def _touched(centre: _Vec, reach: _Vec, size: _Vec) -> tuple[_Vec, _Vec]:
 def project_lanes(typing, table, stride, view, lens, out):
     """Projects the 16 splats of a table at an address; rows are so many bytes apart.
 
-    Writes the columns of their records but for colours, and their tiles, as rows at ``out``; returns one bit a splat:
+    Writes the columns of their records but for colours, and the blocks that they touch, as rows at ``out``; returns one bit a splat:
     whether it is drawn. What only shows before projection is not asked: a table has such splats transparent.
     """
 
@@ -140,8 +141,8 @@ def project_lanes(typing, table, stride, view, lens, out):
         for row, value in enumerate(record):
             _store_row(builder, out, row, value)
         for row, value in enumerate((x0, y0, x1, y1)):
-            tile = builder.ashr(builder.fptosi(value.value, _INT), ir.Constant(_INT, [TILE_BITS] * LANES))
-            _store_row(builder, out, RECT + row, _Vec(builder, builder.bitcast(tile, _VEC)))
+            block = builder.ashr(builder.fptosi(value.value, _INT), ir.Constant(_INT, [BLOCK_BITS] * LANES))
+            _store_row(builder, out, RECT + row, _Vec(builder, builder.bitcast(block, _VEC)))
         return _bits(builder, drawn)
 
     return types.uint32(*[types.intp] * 5), generate

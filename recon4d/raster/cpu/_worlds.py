@@ -26,6 +26,9 @@ from recon4d.raster.cpu._workspace import Lease
 _OUTPUTS = ("rgb", "alpha", "depth", "segmentation")
 _FRAMES = 4
 """Frames a thread in a chunk at most: more records than that leave the second-level cache."""
+_RULES = (*RULES, np.float32(contract.MIN_LABEL_ALPHA))
+_ENTRY = 6
+"""Bytes of a list's entry."""
 _TRANSPARENT = -1e4
 """log2 of the opacity of what is not drawn."""
 
@@ -35,23 +38,28 @@ class _Ground:
     """Tile lists that all frames share; see :func:`recon4d.raster.cpu._frames.draw`."""
 
     starts: np.ndarray
-    stops: np.ndarray
+    ends: np.ndarray
     entries: np.ndarray
-    hits: np.ndarray
+    masks: np.ndarray
     records: np.ndarray
     states: np.ndarray
 
     def arrays(self) -> tuple[np.ndarray, ...]:
-        return (self.starts, self.stops, self.entries, self.hits, self.records, self.states)
+        return (self.starts, self.ends, self.entries, self.masks, self.records, self.states)
 
 
 @dataclass(frozen=True)
 class _Lists:
     """Tile lists of some frames."""
 
-    offsets: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
     entries: np.ndarray
+    masks: np.ndarray
     records: np.ndarray
+
+    def arrays(self, bodies: int) -> tuple:
+        return (self.starts, self.ends, self.entries, self.masks, self.records, bodies)
 
 
 def render_worlds(request: WorldRequest) -> None:
@@ -92,9 +100,9 @@ class _Camera:
             array = lease.workspace.array
             for part, lists in self._lists(array, views, lenses, 1 if fixed else 0):
                 _frames.draw(
-                    (lists.offsets, lists.entries, lists.records, request.splats.bodies),
+                    lists.arrays(request.splats.bodies),
                     ground.arrays(),
-                    RULES,
+                    _RULES,
                     (self.look, exposures[begin:][part]),
                     (worlds[part], c),
                     images,
@@ -133,32 +141,35 @@ class _Camera:
         frames, room = len(views), self._room(first)
         starts = self.starts[first : None if last is None else last + 1]
         records = array("records", (frames, room, _frames.RECORD), np.float32)
-        keys, counts = array("keys", (frames, room), np.uint32), array("tile_counts", (frames, room), np.int32)
+        keys, tally = array("keys", (frames, room), np.uint32), array("tally", (frames, self.tiles), np.int32)
         rects, order = array("rects", (frames, room, 4), np.int16), array("order", (frames, room), np.int32)
         sort = array("scratch", (frames, 3, room), np.uint32), array("bases", (frames, room + 1), np.int64)
-        found = np.zeros((frames, 2), np.int64)
+        found, columns = np.zeros((frames, 1), np.int64), -(-self.size[0] // _frames.TILE)
         _frames.prepare(
-            self.table, starts, views, lenses, records, (keys, rects, counts), order, sort, (found, np.int32(first))
+            *(self.table, starts, views, lenses, columns, records, (keys, rects, tally), order),
+            (np.ones(room, np.int32), *sort),
+            *(first, found),
         )
-        most = max(self.request.memory_bytes // 2 // 4, 1)
+        # Lists begin one behind another, with room for one entry after each.
+        lengths = tally.astype(np.int64) + 1
+        pairs = lengths.sum(1)
+        most = max(self.request.memory_bytes // 2 // _ENTRY, 1)
         begin = 0
         while begin < frames:
-            end, pairs = begin + 1, int(found[begin, 1])
-            while end < frames and pairs + found[end, 1] <= most:
-                pairs, end = pairs + int(found[end, 1]), end + 1
-            if pairs > most:
+            fits = int(np.searchsorted(np.cumsum(pairs[begin:]), most, side="right"))
+            if fits == 0:
                 raise BackendError(
-                    f"the splats of one frame touch {pairs} tiles together, memory_mib allows {most};"
+                    f"the splats of one frame touch {pairs[begin]} tiles together, memory_mib allows {most};"
                     " raise it, or prune or shrink splats that are large in the image"
                 )
-            part = slice(begin, end)
-            offsets = array("offsets", (end - begin, self.tiles + 1), np.int64)
-            entries = array("entries", (max(pairs, 1),), np.int32)
-            ahead = np.concatenate([[0], np.cumsum(found[part, 1])[:-1]])
-            columns = -(-self.size[0] // _frames.TILE)
-            _frames.fill(order[part], found[part], rects[part], columns, ahead, offsets, entries)
-            yield part, _Lists(offsets, entries, records[part])
-            begin = end
+            part = slice(begin, begin + fits)
+            ends = np.cumsum(lengths[part]).reshape(fits, self.tiles)
+            begins = ends - lengths[part]
+            total = int(ends[-1, -1])
+            entries, masks = array("entries", (total,), np.int32), array("masks", (total,), np.uint16)
+            _frames.fill(order[part], found[part], rects[part], columns, begins, ends, entries, masks)
+            yield part, _Lists(begins, ends, entries, masks, records[part])
+            begin += fits
 
     def _no_ground(self) -> _Ground:
         nothing = np.zeros(self.tiles, np.int64)
@@ -176,29 +187,24 @@ class _Camera:
         views, lenses = self._views(worlds, 0)
         lease = Lease()
         ((_, lists),) = self._lists(lease.workspace.array, views[:, :1], lenses, 0, 1)
-        offsets, entries, records = lists.offsets[0], lists.entries, lists.records[0]
         if request.cache is None:
-            # The workspace is lent again to the frames.
-            offsets, entries = offsets.copy(), entries[: int(offsets[-1])].copy()
-            used = int(entries.max()) + 1 if len(entries) else 1
-            return _Ground(
-                offsets[:-1], offsets[1:], entries if len(entries) else np.zeros(1, np.int32), *_ground_only(records[:used])
-            )
-        ground = self._settled(offsets, entries, records)
+            # Copied, because the frames' lists are made in the same memory.
+            used = slice(0, max(int(lists.entries.max(initial=0)) + 1, 1))
+            lists = (lists.starts[0], lists.ends[0], lists.entries.copy(), lists.masks.copy(), lists.records[0, used].copy())
+            return _Ground(*lists, _NOTHING[3])
+        ground = self._settled(lists)
         request.cache.keep(key, ground)
         return ground
 
-    def _settled(self, offsets: np.ndarray, entries: np.ndarray, records: np.ndarray) -> _Ground:
+    def _settled(self, lists: _Lists) -> _Ground:
         """What any frame can still need of the background: entries that show when nothing is in front."""
-        hits = np.zeros(max(int(offsets[-1]), 1), np.uint16)
-        stops = np.zeros(self.tiles, np.int64)
+        starts, ends, records = lists.starts[0], lists.ends[0], lists.records[0]
+        hits = np.zeros(len(lists.entries), np.uint16)
         states = np.empty((self.tiles, _frames.LANES, _frames.ROWS, _frames.LANES), np.float32)
-        _frames.settle(offsets, entries, records, self.size, RULES, hits, stops, states)
+        _frames.settle(starts, ends, lists.entries, lists.masks, records, self.size, _RULES, hits, states)
         shown = hits.nonzero()[0]
-        ends = np.searchsorted(shown, offsets)
-        if len(shown) == 0:
-            return _Ground(ends[:-1], ends[1:], _NOTHING[0], np.zeros(1, np.uint16), _NOTHING[2], states)
-        return _Ground(ends[:-1], ends[1:], _NOTHING[0], hits[shown], records[entries[shown]], states)
+        begins, stops = np.searchsorted(shown, starts), np.searchsorted(shown, ends)
+        return _Ground(begins, stops, _NOTHING[0], hits[shown], records[lists.entries[shown]], states)
 
     def _base(self, ground: _Ground, exposures: np.ndarray) -> tuple[np.ndarray, ...]:
         """Images of the background alone; empty where worlds are exposed differently."""
@@ -207,9 +213,10 @@ class _Camera:
             return _arrays(None, _OUTPUTS)
         alone = {name: torch.empty_like(getattr(images, name)[:1, :1]) for name in images.outputs}
         base = _arrays(WorldImages(**alone), _OUTPUTS)
-        lists = (np.zeros((1, self.tiles + 1), np.int64), _NOTHING[0], np.zeros((1, 1, _frames.RECORD), np.float32), 1)
+        nothing = np.zeros((1, self.tiles), np.int64)
+        lists = (nothing, nothing, *_NOTHING[:2], np.zeros((1, 1, _frames.RECORD), np.float32), 1)
         targets = (np.zeros(1, np.int64), 0)
-        _frames.draw(lists, ground.arrays(), RULES, (self.look, exposures[:1]), targets, base, _arrays(None, _OUTPUTS))
+        _frames.draw(lists, ground.arrays(), _RULES, (self.look, exposures[:1]), targets, base, _arrays(None, _OUTPUTS))
         return base
 
 
@@ -219,11 +226,7 @@ _NOTHING = (
     np.empty((0, _frames.RECORD), np.float32),
     np.empty((0, _frames.LANES, _frames.ROWS, _frames.LANES), np.float32),
 )
-"""Entries, hits, records and states of no ground."""
-
-
-def _ground_only(records: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return _NOTHING[1], records.copy(), _NOTHING[3]
+"""Entries, masks, records and states of nothing."""
 
 
 def _arrays(images: WorldImages | None, names: tuple[str, ...]) -> tuple[np.ndarray, ...]:
