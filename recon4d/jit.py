@@ -1,13 +1,14 @@
 """How CPU kernels are compiled: once per machine, cached on disk, and said aloud the first time.
 
 Kernels and the intrinsics that they use live in one file, because the on-disk cache is stamped with the
-source of the file that defines the jitted function and with nothing else.
+source of the file that defines the jitted function; a kernel that takes code from others names them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 from numba import njit, set_num_threads
@@ -15,15 +16,22 @@ from numba import njit, set_num_threads
 _kernels: list[Any] = []  # Numba dispatchers have no public static type.
 
 
-def kernel(*, parallel: bool = False, fastmath: bool | set[str] = True) -> Callable[[Callable], Any]:
+def kernel(
+    *, parallel: bool = False, fastmath: bool | set[str] = True, uses: Sequence[ModuleType] = ()
+) -> Callable[[Callable], Any]:
     """Decorates a CPU kernel: nogil, IEEE division, cached on disk, registered for ``cold``.
 
     Kernels are pure loops over NumPy arrays. A parallel kernel must write every output from exactly one
-    iteration, so that results are bit-equal for any number of threads.
+    iteration, so that results are bit-equal for any number of threads. ``uses`` are the modules, beside the kernel's
+    own, whose jitted functions and intrinsics become part of it: it is compiled anew when one of their files changes.
     """
 
     def wrap(function: Callable) -> Any:
         compiled = njit(function, parallel=parallel, fastmath=fastmath, error_model="numpy", nogil=True, cache=True)
+        if uses:
+            file = compiled._cache._cache_file  # No public way either; checked by the same test.
+            others = [os.stat(str(module.__file__)) for module in uses]
+            file._source_stamp = (file._source_stamp, *((other.st_mtime, other.st_size) for other in others))
         _kernels.append(compiled)
         return compiled
 

@@ -16,7 +16,9 @@ other packages name theirs under the entry-point group ``recon4d.raster``. The p
 from recon4d.raster._api import rasterize, survey
 from recon4d.raster._choice import Choice, choose, remembered
 from recon4d.raster._plan import Plan, make_plans
+from recon4d.raster._records import WorldCache, WorldCameras, WorldImages, WorldSplats
 from recon4d.raster._registry import BackendStatus, Missing, Ready, backends, prefer
+from recon4d.raster._worlds import render_worlds
 
 __all__ = [
     "BackendStatus",
@@ -24,11 +26,16 @@ __all__ = [
     "Missing",
     "Plan",
     "Ready",
+    "WorldCache",
+    "WorldCameras",
+    "WorldImages",
+    "WorldSplats",
     "backends",
     "choose",
     "make_plans",
     "prefer",
     "rasterize",
     "remembered",
+    "render_worlds",
     "survey",
 ]

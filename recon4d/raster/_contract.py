@@ -24,6 +24,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor
 
 from recon4d.raster._plan import Plan
+from recon4d.raster._records import WorldCache, WorldImages, WorldSplats
 from recon4d.types import Cameras, RenderOutput, Splats
 
 NEAR_M = 0.01
@@ -33,6 +34,8 @@ ALPHA_MIN = 1.0 / 255.0
 ALPHA_MAX = 0.999
 MIN_TRANSMITTANCE = 1e-4
 MIN_DEPTH_ALPHA = 1e-3
+MIN_LABEL_ALPHA = 0.5
+"""Where less is covered, a pixel shows no body: its label is -1."""
 MIN_QUAT_NORM = 1e-6
 MAX_VARIANCE_PX2 = 1e10
 """Beyond a standard deviation of 1e5 pixels float32 cannot hold the conic; such a splat is a runaway, not a surface."""
@@ -92,4 +95,51 @@ class Planning(Protocol):
 
     def survey(self, request: Request) -> Tensor:
         """[C, 1 + tiles] int64, see :func:`recon4d.raster.survey`; must not wait for the device."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldRequest:
+    """One checked call of :func:`recon4d.raster.render_worlds`. Poses, cameras and exposures are float64 on the CPU,
+    where physics leaves them; the products of poses and view matrices keep their digits there."""
+
+    splats: WorldSplats
+    poses: Tensor
+    """[W, B, 4, 4] world from body; body 0 stands still."""
+    viewmats: Tensor
+    """[W, C, 4, 4] or [1, C, 4, 4]."""
+    Ks: Tensor
+    """[W, C, 3, 3] or [1, C, 3, 3]."""
+    exposures: Tensor
+    """[W, C]."""
+    background: Tensor
+    """[3] float32 on the CPU."""
+    images: WorldImages
+    """Written, rows of the drawn worlds only; what is not wanted is None."""
+    worlds: tuple[int, ...]
+    """Which worlds are drawn."""
+    cache: WorldCache | None
+    memory_bytes: int
+    antialiased: bool
+
+    def camera(self, world: int, c: int) -> tuple[Tensor, Tensor]:
+        """View matrix [4, 4] and K [3, 3] of a world's camera."""
+        return self.viewmats[world % len(self.viewmats), c], self.Ks[world % len(self.Ks), c]
+
+    def is_fixed(self, c: int) -> bool:
+        """Whether a camera stands in the same place in all worlds that are drawn."""
+        worlds = list(self.worlds)
+        if len(worlds) == 0:
+            return True
+        views = self.viewmats[worlds, c] if len(self.viewmats) > 1 else self.viewmats[:, c]
+        Ks = self.Ks[worlds, c] if len(self.Ks) > 1 else self.Ks[:, c]
+        return bool((views == views[:1]).all() and (Ks == Ks[:1]).all())
+
+
+@runtime_checkable
+class Worlds(Protocol):
+    """What a backend offers beside ``render`` if it can draw many worlds of the same splats by itself."""
+
+    def render_worlds(self, request: WorldRequest) -> None:
+        """Fills ``request.images``."""
         ...

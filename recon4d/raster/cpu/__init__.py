@@ -21,8 +21,12 @@ from recon4d.errors import BackendError
 from recon4d.raster import _contract as contract
 from recon4d.raster._contract import Ready, Request
 from recon4d.raster.cpu import _bins, _project, _tiles
+from recon4d.raster.cpu._rules import RULES
 from recon4d.raster.cpu._workspace import Lease
+from recon4d.raster.cpu._worlds import render_worlds
 from recon4d.types import RenderOutput
+
+__all__ = ["DEVICES", "render", "render_worlds", "status"]
 
 DEVICES = ("cpu",)
 
@@ -133,7 +137,7 @@ def _draw(request: Request, c: int, arrays: tuple, images: tuple) -> _View:
     lists = (offsets, entries, _stride(tiles))
     reached = (array("hits", (pairs,), np.uint16), array("last", (tiles,), np.int64))
     rgb, alpha, depth = images
-    _tiles.blend(lists, records, _RULES, request.background.detach().numpy(), (rgb, alpha), depth, reached)
+    _tiles.blend(lists, records, RULES, request.background.detach().numpy(), (rgb, alpha), depth, reached)
     return _View(lease, view, camera, records, keys, rects, bases, lists, reached)
 
 
@@ -149,7 +153,7 @@ def _differentiate(
     colours = (rgb, alpha, _NO_RGB if g_rgb is None else g_rgb, _NO_ALPHA if g_alpha is None else g_alpha)
     depths = None if g_depth is None else (depth, g_depth)
     slots = (view.bases, view.rects)
-    _tiles.blend_gradient(view.lists, view.records, slots, _RULES, colours, depths, view.reached, sums)
+    _tiles.blend_gradient(view.lists, view.records, slots, RULES, colours, depths, view.reached, sums)
     _project.project_gradient(
         arrays, view.view, view.camera, _LIMITS, flags, view.records, (view.keys, view.bases, sums), (*g_arrays, pose)
     )
@@ -181,14 +185,5 @@ _LIMITS = tuple(
         contract.MIN_QUAT_NORM**2,
         contract.MAX_VARIANCE_PX2,
         contract.MAX_VALUE,
-    )
-)
-_RULES = tuple(
-    _f4(v)
-    for v in (
-        math.log2(contract.ALPHA_MIN),
-        contract.ALPHA_MAX,
-        contract.MIN_TRANSMITTANCE,
-        contract.MIN_DEPTH_ALPHA,
     )
 )
