@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from recon4d.raster import reference
 from recon4d.raster._contract import Planning, Request
 from recon4d.raster._plan import Plan
 from recon4d.raster._registry import load
@@ -102,6 +103,20 @@ def survey(splats: Splats, cameras: Cameras, *, backend: str = "auto", antialias
     request = Request(splats=splats, cameras=cameras, background=background, depth=False, antialiased=antialiased)
     with torch.no_grad():
         return module.survey(request)
+
+
+def uncertain_pixels(splats: Splats, cameras: Cameras, *, antialiased: bool = False) -> Tensor:
+    """[C, H, W] bool: pixels where rounding may decide what is drawn, which comparisons of backends should leave out.
+
+    Args:
+        splats: on the CPU, few enough for the reference backend.
+        cameras: on the CPU.
+        antialiased: as in the calls that are compared.
+    """
+    _check(splats, cameras)
+    background = splats.means.new_zeros(3)
+    request = Request(splats=splats, cameras=cameras, background=background, depth=True, antialiased=antialiased)
+    return reference.uncertain_pixels(request)
 
 
 def _check(splats: Splats, cameras: Cameras) -> None:
