@@ -25,6 +25,12 @@ class Finding:
     """What the value may not exceed; None where there is no such number."""
     detail: str = ""
 
+    def cells(self) -> tuple[str, str, str, str, str, str]:
+        """Part, what, value, limit, verdict and remarks, as text."""
+        verdict = {True: "pass", False: "FAIL", None: "–"}[self.passed]
+        limit = "" if self.limit is None else shown(self.limit)
+        return self.part, self.name, shown(self.value), limit, verdict, self.detail
+
 
 @dataclass(frozen=True, kw_only=True)
 class Operator:
@@ -83,20 +89,13 @@ class Report:
         lines += [f"| {name} | {_cell(value)} |" for name, value in self.facts.items()]
         lines += ["", "## Findings", "", "| part | what | value | at most | verdict | remarks |"]
         lines += ["| --- | --- | --- | --- | --- | --- |"]
-        lines += ["| " + " | ".join(map(_cell, row(finding))) + " |" for finding in self.findings]
+        lines += ["| " + " | ".join(map(_cell, finding.cells())) + " |" for finding in self.findings]
         lines += ["", "## Operators", "", "| operator | state | needed | remarks |", "| --- | --- | --- | --- |"]
         for operator in self.operators:
             needed = "yes" if operator.needed else "no"
             lines.append(f"| {operator.name} | {operator.state} | {needed} | {_cell(operator.detail)} |")
         lines += ["", "## To reproduce", "", "```sh", self.reproduce, "```", ""]
         return "\n".join(lines)
-
-
-def row(finding: Finding) -> tuple[str, str, str, str, str, str]:
-    """Part, what, value, limit, verdict and remarks, as text."""
-    verdict = {True: "pass", False: "FAIL", None: "–"}[finding.passed]
-    limit = "" if finding.limit is None else shown(finding.limit)
-    return finding.part, finding.name, shown(finding.value), limit, verdict, finding.detail
 
 
 def shown(value: float | str | None) -> str:
