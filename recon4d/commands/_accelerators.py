@@ -59,7 +59,7 @@ class Verify:
     out: Path | None = None
     """folder for the two files; verify-NAME when left out."""
     quick: bool = False
-    """train for a third of the steps."""
+    """train for 25 steps and not for 120."""
     json: bool = False
     """print events and the report as JSON lines."""
 
@@ -160,7 +160,9 @@ def print_report(report: Report) -> None:
     for operator in report.operators:
         if operator.state != "right":
             need = "" if operator.needed else ", which this rasterizer does not need"
-            console.print(escape(f"operator {operator.name}: {operator.state}{need}. {operator.detail}"), highlight=False)
+            console.print(
+                escape(f"operator {operator.name}: {operator.state}{need}. {operator.detail}"), highlight=False
+            )
     verdict = f"failed: {len(report.failures)} of {sum(f.passed is not None for f in report.findings)} findings"
     console.print("passed" if report.passed else verdict, style="bold")
 

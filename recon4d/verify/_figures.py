@@ -144,9 +144,7 @@ def _planned_step(device: torch.device, backend: str, seed: int) -> Callable[[],
 
     def step() -> None:
         part = model.slice(t, **seen)
-        drawn = rasterize(
-            part.splats, cameras, background=background, backend=backend, outputs=("rgb",), plans=plans
-        )
+        drawn = rasterize(part.splats, cameras, background=background, backend=backend, outputs=("rgb",), plans=plans)
         assert drawn.rgb is not None
         image_loss(drawn.rgb[0], target, terms=LossTerms(l1=0.8, ssim=0.2, l2=10.0)).backward()
         optimizer.step(part.rows, part.gradient(), rates, rates, model.n_static)

@@ -122,7 +122,8 @@ def _bench(rng: np.random.Generator) -> tuple[Gaussians4D, Gaussians4D]:
     columns = {
         "mean": means,
         "quat": rng.normal(size=(count, 4)),
-        "log_scale": np.log(np.where(np.arange(count)[:, None] < len(ground), 0.05, 0.03)) + rng.normal(0, 0.3, (count, 3)),
+        "log_scale": np.log(np.where(np.arange(count)[:, None] < len(ground), 0.05, 0.03))
+        + rng.normal(0, 0.3, (count, 3)),
         "logit_opacity": rng.uniform(1.0, 4.0, (count, 1)),
         "sh_dc": colours,
         "sh_rest": rng.normal(0.0, 0.03, (count, 3 * ((DEGREE + 1) ** 2 - 1))),

@@ -75,7 +75,12 @@ def _mistakes(splats: Splats, cameras: Cameras) -> Iterator[tuple[str, Splats, C
     straight, quats, sh = [0, 1, 2], splats.quats, splats.sh
     yield "red and blue were exchanged", splats, cameras, [2, 1, 0]
     yield "quaternions were read as xyzw", replace(splats, quats=quats[:, [3, 0, 1, 2]]), cameras, straight
-    yield "quaternions were inverted", replace(splats, quats=quats * quats.new_tensor([1, -1, -1, -1])), cameras, straight
+    yield (
+        "quaternions were inverted",
+        replace(splats, quats=quats * quats.new_tensor([1, -1, -1, -1])),
+        cameras,
+        straight,
+    )
     for band in range(1, splats.sh_degree + 1):
         without = sh.clone()
         without[:, band**2 : (band + 1) ** 2] = 0.0

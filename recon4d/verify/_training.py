@@ -21,7 +21,7 @@ from recon4d.types import Cameras
 from recon4d.verify import _limits, _scenes
 from recon4d.verify._report import Finding
 
-STEPS, QUICK_STEPS = 120, 40
+STEPS, QUICK_STEPS = 120, 25
 _FIRST = 20
 """Steps whose losses are compared: later the runs go their own ways."""
 _NUDGE = 1e-6
@@ -61,9 +61,10 @@ def compare(device: torch.device, backend: str, *, seed: int, steps: int, on_ste
     """Trains on the device, and ``1 + 3`` times on the CPU; those are kept for the next device of this process."""
     # Another program than the one that is judged, or a run on the CPU would be held to itself.
     family = "cpu" if device.type == "cpu" and backend == "torch" else "torch"
+    mine = _train(device, backend, seed, steps, None, on_step)
     cpu = _trained("cpu", family, seed, steps, None)
     controls = tuple(_trained("cpu", family, seed, steps, number) for number in range(_CONTROLS))
-    return Comparison(_train(device, backend, seed, steps, None, on_step), cpu, controls, family)
+    return Comparison(mine, cpu, controls, family)
 
 
 def judge(comparison: Comparison) -> Iterator[Finding]:
@@ -73,7 +74,7 @@ def judge(comparison: Comparison) -> Iterator[Finding]:
     spread = max(_median_difference(control, cpu, first) for control in controls)
     value = _median_difference(mine, cpu, first)
     limit = _limits.LOSS_FACTOR * max(spread, _limits.LOSS_FLOOR)
-    told = f"CPU runs begun {_NUDGE:g} beside: {spread:.2g}"
+    told = f"backend {comparison.family} on the CPU, begun {_NUDGE:g} beside: {spread:.2g}"
     name = f"loss of the first {first} steps, median relative difference"
     yield Finding(part="training", name=name, passed=value <= limit, value=value, limit=limit, detail=told)
     for what, key in (("all", "psnr"), ("moving", "moving_psnr")):
@@ -127,9 +128,7 @@ def _lesson(seed: int) -> _scenes.Lesson:
     return _scenes.lesson(seed)
 
 
-def _train(
-    device: torch.device, backend: str, seed: int, steps: int, control: int | None, on_step: OnStep
-) -> Trained:
+def _train(device: torch.device, backend: str, seed: int, steps: int, control: int | None, on_step: OnStep) -> Trained:
     """Trains the lesson; a control begins a little elsewhere."""
     lesson = _lesson(seed)
     params = lesson.start.params.clone()

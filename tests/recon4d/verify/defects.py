@@ -146,3 +146,8 @@ def planted() -> Iterator[None]:
         _registry._modules.cache_clear()
         yield
     _registry._modules.cache_clear()
+
+
+def module(name: str) -> Any:  # A namespace with what a backend module has.
+    """The planted backend, to be changed."""
+    return sys.modules[f"tests_defect_{name}"]
