@@ -59,7 +59,7 @@ class Verify:
     out: Path | None = None
     """folder for the two files; verify-NAME when left out."""
     quick: bool = False
-    """train for 25 steps and not for 120."""
+    """train for 20 steps and not for 120."""
     json: bool = False
     """print events and the report as JSON lines."""
 

@@ -6,7 +6,7 @@ Owns: the scenes that are drawn and trained on, the limits and why they are what
 Does not own: what is judged (raster, model, loss, train), the finding of devices (accelerators), files and terminals.
 
 Every part looks at the device from another side: its operators against the CPU's, images and gradients against the
-float64 reference, a short training against the CPU's own spread. What cannot be wrong, as speed, is told and not judged.
+float64 reference, a short training against the CPU's own spread. What cannot be wrong, as speed, is told, not judged.
 """
 
 from recon4d.verify._report import Finding, Operator, Report

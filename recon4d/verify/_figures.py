@@ -13,7 +13,7 @@ import torch
 
 from recon4d.accelerators import Device
 from recon4d.loss import LossTerms, image_loss
-from recon4d.model import Gaussians4D, RowAdam, view_vector
+from recon4d.model import Gaussians4D, RowAdam, Slice, view_vector
 from recon4d.raster import make_plans, rasterize, survey
 from recon4d.types import Cameras
 from recon4d.verify import _scenes, _training
@@ -80,14 +80,14 @@ def idle(device: Device, backend: str, seed: int) -> Finding:
     burst, reason = _burst(place, sync)
     if burst is None:
         return _told(name, None, reason)
-    step = _planned_step(place, backend, seed)
+    fill, step = burst, _planned_step(place, backend, seed)
     step()
     alone = median(_timed(step, sync) for _ in range(_TRIALS))
     products = math.ceil(1.5 * alone / _BURST_S) + 1
-    busy = median(_timed(lambda: burst(products), sync) for _ in range(_TRIALS))
+    busy = median(_timed(lambda: fill(products), sync) for _ in range(_TRIALS))
 
     def behind() -> None:
-        burst(products)
+        fill(products)
         step()
 
     work = max(0.0, median(_timed(behind, sync) for _ in range(_TRIALS)) - busy)
@@ -116,7 +116,12 @@ def _burst(place: torch.device, sync: Callable[[], None]) -> tuple[Callable[[int
     if asked > 0.5 * total:
         return None, "an operation returns when it is done: there is no queue that could run empty"
     chosen = product
-    return lambda count: [chosen() for _ in range(count)] and None, ""
+
+    def burst(count: int) -> None:
+        for _ in range(count):
+            chosen()
+
+    return burst, ""
 
 
 def _timed(work: Callable[[], object], sync: Callable[[], None]) -> float:
@@ -137,13 +142,16 @@ def _planned_step(device: torch.device, backend: str, seed: int) -> Callable[[],
     rates = model.layout.vector(mean=1e-6, sh_dc=1e-6).to(device)
     optimizer, background, room = RowAdam(model.params), torch.zeros(3, device=device), len(model)
     planned = device.type != "cpu"
-    seen = {"view": view, "room": room} if planned else {"camera": camera}
+
+    def look() -> Slice:
+        return model.slice(t, view=view, room=room) if planned else model.slice(t, camera)
+
     with torch.no_grad():
-        counts = survey(model.slice(t, **seen).splats, cameras, backend=backend)
+        counts = survey(look().splats, cameras, backend=backend)
     plans = None if counts is None or not planned else make_plans(list(counts.cpu().numpy()), 1.25, device)
 
     def step() -> None:
-        part = model.slice(t, **seen)
+        part = look()
         drawn = rasterize(part.splats, cameras, background=background, backend=backend, outputs=("rgb",), plans=plans)
         assert drawn.rgb is not None
         image_loss(drawn.rgb[0], target, terms=LossTerms(l1=0.8, ssim=0.2, l2=10.0)).backward()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 IMAGE_MEAN, IMAGE_P999 = 1e-5, 1e-4
-"""Of the absolute error of colour and alpha (1) and of depth (metres): the limits that backends are tested with. float32
-stays ten times below."""
+"""Of the absolute error of colour and alpha (1) and of depth (metres): the limits that backends are tested with.
+float32 stays ten times below."""
 GRADIENT = 1e-4
 """Relative L2. float32 stays ten times below where thin pixels are left out."""
 LOSS_FACTOR = 10.0

@@ -36,7 +36,7 @@ def verify(
         device: of an accelerator, or what :func:`recon4d.accelerators.resolve` takes.
         backend: a rasterizer; "auto" is the first of the accelerator's that can be used here.
         seed: of all scenes.
-        quick: a training of 25 steps and not of 120.
+        quick: a training of 20 steps and not of 120.
         on_event: hears of the stages operators, images, training and figures.
 
     Raises:

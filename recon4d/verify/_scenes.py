@@ -73,7 +73,7 @@ class Lesson:
 
 
 def lesson(seed: int) -> Lesson:
-    """A patterned bench and a heap of Gaussians that crosses it, as the reference draws them, and a poor first guess."""
+    """A patterned bench and a heap that crosses it, as the reference draws them, and a poor first guess."""
     rng = np.random.default_rng([seed, 2])
     truth, start = _bench(rng)
     cameras, times_s = [], []
@@ -113,10 +113,10 @@ def _ring() -> list[Camera]:
 
 def _bench(rng: np.random.Generator) -> tuple[Gaussians4D, Gaussians4D]:
     """The truth, and where the fit starts: displaced, grey, half transparent and at rest."""
-    side, heap = 14, 60
+    side, heap = 13, 40
     grid = np.stack(np.meshgrid(*[np.linspace(-0.6, 0.6, side)] * 2), -1).reshape(-1, 2)
     ground = np.concatenate([grid + rng.normal(0, 0.01, grid.shape), np.zeros((len(grid), 1))], 1)
-    ball = rng.normal(0.0, 0.055, (heap, 3)) + [-0.05, 0.05, 0.12]
+    ball = rng.normal((-0.05, 0.05, 0.12), 0.075, (heap, 3))
     means, count = np.concatenate([ground, ball]), len(ground) + heap
     colours = np.concatenate([0.9 * np.sin(ground @ rng.normal(0, 7, (3, 3))), rng.uniform(0.2, 1.7, (heap, 3))])
     columns = {
@@ -133,10 +133,10 @@ def _bench(rng: np.random.Generator) -> tuple[Gaussians4D, Gaussians4D]:
         "log_tail": np.full((count, 1), np.log(0.2)),
     }
     guess = columns | {
-        "mean": means + rng.normal(0.0, 0.015, means.shape),
-        "log_scale": columns["log_scale"] + rng.normal(0.0, 0.2, (count, 3)),
-        "logit_opacity": np.zeros((count, 1)),
-        "sh_dc": 0.3 * colours,
+        "mean": means + rng.normal(0.0, 0.01, means.shape),
+        "log_scale": columns["log_scale"] + rng.normal(0.0, 0.1, (count, 3)),
+        "logit_opacity": np.ones((count, 1)),
+        "sh_dc": 0.4 * colours,
         "sh_rest": 0.0 * columns["sh_rest"],
         "velocity": 0.0 * columns["velocity"],
     }

@@ -1,7 +1,7 @@
 """A short training on the device, beside the same on the CPU and beside CPU runs that begin a little elsewhere.
 
-Two sound devices never agree to the last bit, and training makes more of it. How much more is seen on the CPU itself: runs
-whose parameters begin a millionth beside show what rounding may do, and the device is held to that.
+Two sound devices never agree to the last bit, and training makes more of it. How much more is seen on the CPU itself:
+runs whose parameters begin a millionth beside show what rounding may do, and the device is held to that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from recon4d.types import Cameras
 from recon4d.verify import _limits, _scenes
 from recon4d.verify._report import Finding
 
-STEPS, QUICK_STEPS = 120, 25
+STEPS, QUICK_STEPS = 120, 20
 _FIRST = 20
 """Steps whose losses are compared: later the runs go their own ways."""
 _NUDGE = 1e-6
