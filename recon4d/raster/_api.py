@@ -60,8 +60,7 @@ def rasterize(
     _check(splats, cameras)
     name, module = load(backend, splats.means.device)
     if name == "cpu" and splats.means.dtype != torch.float32:
-        dtype = splats.means.dtype
-        raise ValueError(f"backend 'cpu' computes in float32; splats are {dtype}: convert them, or use 'reference'")
+        raise ValueError(f"backend 'cpu' computes in float32, not {splats.means.dtype}: convert, or use 'reference'")
     colour = _color(background, splats.means)
     learned = colour.requires_grad
     request = Request(

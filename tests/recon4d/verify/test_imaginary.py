@@ -16,6 +16,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return vendors.install(tmp_path_factory.mktemp("vendor"))
 
 
+@pytest.mark.slow
 def test_it_passes(site: Path, tmp_path: Path) -> None:
     """Shown in reverse, index 1 is the machine's first device: it is there that all was computed."""
     verify = ("-m", "recon4d", "accelerators", "verify", "imaginary:1", "--quick", "--out", str(tmp_path / "new"))
