@@ -154,6 +154,10 @@ class Accelerator:
         except Exception:  # noqa: BLE001 - as in probe.
             return None
 
+    def driver(self) -> str | None:
+        """The version of the driver in the kernel; None when it does not tell. Never raises."""
+        return None
+
     def synchronize(self, index: int) -> None:
         """Waits until the device has done what it was given."""
         self.torch_module().synchronize(index)

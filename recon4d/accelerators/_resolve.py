@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from recon4d.accelerators._contract import Accelerator
 from recon4d.accelerators._registry import Broken, known
-from recon4d.accelerators._status import memory_of, model_of, probe_of
+from recon4d.accelerators._status import driver_of, memory_of, model_of, probe_of
 from recon4d.errors import AcceleratorError
 
 
@@ -35,6 +35,11 @@ class Device:
     def model(self) -> str:
         """The vendor's name of the chip, or "UNKNOWN"."""
         return model_of(self.accelerator, self.index)
+
+    @property
+    def driver(self) -> str | None:
+        """The driver's version; None when it does not tell."""
+        return driver_of(self.accelerator)
 
     @property
     def memory(self) -> tuple[int, int] | None:

@@ -73,6 +73,14 @@ def memory_of(accelerator: Accelerator, index: int) -> tuple[int, int] | None:
         return None
 
 
+def driver_of(accelerator: Accelerator) -> str | None:
+    """The driver's version, also where the accelerator breaks its promise not to raise."""
+    try:
+        return accelerator.driver()
+    except Exception:  # noqa: BLE001 - another package may break the contract.
+        return None
+
+
 def _status(name: str, accelerator: Accelerator | Broken) -> Status:
     probe = probe_of(accelerator)
     if isinstance(accelerator, Broken):

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -84,6 +85,14 @@ def library(name: str) -> ModuleType:
         raise NoAnswer(f"{name} cannot be imported: {brief(error)}") from error
     except Exception as error:  # A vendor's module loads its driver, and that may raise anything.
         raise NoAnswer(f"{name} cannot be imported: {brief(error)}") from error
+
+
+def kernel_module(name: str) -> str | None:
+    """The version that a driver loaded into the Linux kernel gives itself; None where there is none."""
+    try:
+        return Path("/sys/module", name, "version").read_text("utf-8", "replace").strip() or None
+    except OSError:
+        return None
 
 
 def text(value: str | bytes) -> str:

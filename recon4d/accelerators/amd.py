@@ -8,7 +8,7 @@ from types import ModuleType
 
 from recon4d.accelerators import _torch
 from recon4d.accelerators._contract import Accelerator, Found, Tool
-from recon4d.accelerators._tools import garbage, library, output, parsed, text
+from recon4d.accelerators._tools import garbage, kernel_module, library, output, parsed, text
 
 _MIB = 2**20
 
@@ -35,6 +35,9 @@ class Amd(Accelerator):
 
     def lacks(self) -> str | None:
         return _torch.lacks_cuda_of(self.name)
+
+    def driver(self) -> str | None:
+        return kernel_module("amdgpu")
 
     def tools(self) -> Sequence[Tool]:
         return Tool("amdsmi", _amdsmi), Tool("rocm-smi", _rocm_smi)

@@ -7,7 +7,7 @@ from types import ModuleType
 
 from recon4d.accelerators import _torch
 from recon4d.accelerators._contract import Accelerator, Found, Tool
-from recon4d.accelerators._tools import garbage, library, output, text
+from recon4d.accelerators._tools import garbage, kernel_module, library, output, text
 
 _MIB = 2**20
 
@@ -31,6 +31,9 @@ class Nvidia(Accelerator):
 
     def lacks(self) -> str | None:
         return _torch.lacks_cuda_of(self.name)
+
+    def driver(self) -> str | None:
+        return kernel_module("nvidia")
 
     def tools(self) -> Sequence[Tool]:
         return Tool("pynvml", _nvml), Tool("nvidia-smi", _smi)

@@ -1,10 +1,11 @@
-"""``recon4d accelerators``."""
+"""``recon4d accelerators``: ``list`` and ``verify``."""
 
 from __future__ import annotations
 
 import json as json_
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
@@ -12,11 +13,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from recon4d.commands._device import choice_key
+from recon4d.commands._device import choice_key, usable
+from recon4d.commands._progress import Painter
+from recon4d.files import write_atomic
 
 if TYPE_CHECKING:
     from recon4d.accelerators import DeviceStatus, Status
     from recon4d.raster import BackendStatus, Choice
+    from recon4d.verify import Report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +44,52 @@ class List:
         return 0
 
 
-# A further action is one more member, in the place of None: a union needs two.
-Action = Annotated[List, tyro.conf.subcommand("list")] | Annotated[None, tyro.conf.Suppress]
+@dataclass(frozen=True, kw_only=True)
+class Verify:
+    """Find out whether a device computes right: its operators, images and gradients, and a short training.
+
+    Writes verify.json and verify.md, a page for people. Exit code 0 when everything judged has passed, 1 when not.
+    It takes about a minute on a CPU.
+    """
+
+    name: Annotated[str, tyro.conf.Positional]
+    """what to verify: a name of 'recon4d accelerators list', NAME:INDEX, or a torch device."""
+    backend: str = "auto"
+    """rasterizer; auto is the first of the accelerator's that can be used."""
+    out: Path | None = None
+    """folder for the two files; verify-NAME when left out."""
+    quick: bool = False
+    """train for 20 steps and not for 120."""
+    json: bool = False
+    """print events and the report as JSON lines."""
+
+    def run(self) -> int:
+        """Verifies, writes and prints."""
+        from recon4d.accelerators import resolve
+        from recon4d.verify import verify
+
+        usable(self.name)
+        out = self.out or Path(f"verify-{self.name.replace(':', '-')}")
+        with Painter(as_json=self.json) as on_event:
+            report = verify(resolve(self.name), backend=self.backend, quick=self.quick, on_event=on_event)
+        facts = write_atomic(out / "verify.json", json_.dumps(report.to_json(), indent=1) + "\n")
+        page = write_atomic(out / "verify.md", report.to_markdown())
+        if self.json:
+            print(json_.dumps({"event": "result", "json": str(facts), "page": str(page), "report": report.to_json()}))
+        else:
+            print_report(report)
+            print(f"facts  {facts}\npage   {page}")
+        return 0 if report.passed else _FAILED
+
+
+_FAILED = 1
+"""Exit code of a verdict: nothing went wrong but the device."""
+
+Action = Annotated[List, tyro.conf.subcommand("list")] | Annotated[Verify, tyro.conf.subcommand("verify")]
 
 
 def accelerators(action: Annotated[Action, tyro.conf.arg(name="")]) -> int:
-    """The chips that can be computed on here."""
-    assert action is not None  # The argument parser insists on one.
+    """The chips that can be computed on here, and whether they compute right."""
     return action.run()
 
 
@@ -119,6 +162,28 @@ def print_tables(there: Iterable[Status], rasterizers: dict[str, BackendStatus])
     console = Console()
     console.print(present)
     console.print(absent)
+
+
+def print_report(report: Report) -> None:
+    """The findings, a line each; below them the operators that are not right, and the verdict."""
+    console = Console()
+    about = f"{report.device} ({report.facts.get('model', '')}), rasterizer {report.backend}: {report.reason}"
+    console.print(escape(about), highlight=False)
+    table = Table()
+    for column in ("part", "what", "value", "at most", "verdict", "remarks"):
+        table.add_column(column, overflow="fold")
+    for finding in report.findings:
+        style = "red" if finding.passed is False else None
+        table.add_row(*map(escape, finding.cells()), style=style)
+    console.print(table)
+    for operator in report.operators:
+        if operator.state != "right":
+            need = "" if operator.needed else ", which this rasterizer does not need"
+            console.print(
+                escape(f"operator {operator.name}: {operator.state}{need}. {operator.detail}"), highlight=False
+            )
+    verdict = f"failed: {len(report.failures)} of {sum(f.passed is not None for f in report.findings)} findings"
+    console.print("passed" if report.passed else verdict, style="bold")
 
 
 def _bytes(device: DeviceStatus) -> dict[str, int] | None:

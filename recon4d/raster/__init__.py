@@ -13,7 +13,7 @@ Add a backend: one module with ``DEVICES``, ``status()`` and ``render(request)``
 other packages name theirs under the entry-point group ``recon4d.raster``. The parity tests pick it up.
 """
 
-from recon4d.raster._api import rasterize, survey
+from recon4d.raster._api import rasterize, survey, uncertain_pixels
 from recon4d.raster._choice import Choice, choose, remembered
 from recon4d.raster._plan import Plan, make_plans
 from recon4d.raster._records import WorldCache, WorldCameras, WorldImages, WorldSplats
@@ -38,4 +38,5 @@ __all__ = [
     "remembered",
     "render_worlds",
     "survey",
+    "uncertain_pixels",
 ]

@@ -8,6 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from recon4d.raster import reference
 from recon4d.raster._contract import Planning, Request
 from recon4d.raster._plan import Plan
 from recon4d.raster._registry import load
@@ -58,8 +59,7 @@ def rasterize(
     _check(splats, cameras)
     name, module = load(backend, splats.means.device)
     if name == "cpu" and splats.means.dtype != torch.float32:
-        dtype = splats.means.dtype
-        raise ValueError(f"backend 'cpu' computes in float32; splats are {dtype}: convert them, or use 'reference'")
+        raise ValueError(f"backend 'cpu' computes in float32, not {splats.means.dtype}: convert, or use 'reference'")
     colour = _color(background, splats.means)
     learned = colour.requires_grad
     request = Request(
@@ -101,6 +101,20 @@ def survey(splats: Splats, cameras: Cameras, *, backend: str = "auto", antialias
     request = Request(splats=splats, cameras=cameras, background=background, depth=False, antialiased=antialiased)
     with torch.no_grad():
         return module.survey(request)
+
+
+def uncertain_pixels(splats: Splats, cameras: Cameras, *, antialiased: bool = False) -> Tensor:
+    """[C, H, W] bool: pixels where rounding may decide what is drawn, which comparisons of backends should leave out.
+
+    Args:
+        splats: on the CPU, few enough for the reference backend.
+        cameras: on the CPU.
+        antialiased: as in the calls that are compared.
+    """
+    _check(splats, cameras)
+    background = splats.means.new_zeros(3)
+    request = Request(splats=splats, cameras=cameras, background=background, depth=True, antialiased=antialiased)
+    return reference.uncertain_pixels(request)
 
 
 def _check(splats: Splats, cameras: Cameras) -> None:

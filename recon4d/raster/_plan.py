@@ -37,13 +37,14 @@ def make_plans(surveys: Sequence[np.ndarray], room: float, device: torch.device)
 
     Args:
         surveys: per picture [1 + tiles] integers, the number of entries and the falling lengths of the tiles' lists.
-        room: factor on what the surveys found; a little more is kept in reserve.
+        room: factor on what the surveys found and a little in reserve, so that an empty tile too has more room with a
+            larger factor.
     """
-    turns = [np.ceil((survey[1:] * room + _SPARE_LENGTH) / STEP).astype(np.int64) for survey in surveys]
+    turns = [np.ceil((survey[1:] + _SPARE_LENGTH) * room / STEP).astype(np.int64) for survey in surveys]
     lengths = torch.from_numpy(np.concatenate(turns) * STEP).to(device).split([len(turn) for turn in turns])
     plans = []
     for survey, turn, length in zip(surveys, turns, lengths, strict=True):
         active = len(turn) - np.searchsorted(turn[::-1], np.arange(turn[0]), side="right")
-        entries = int(survey[0] * room) + _SPARE_ENTRIES
+        entries = int((survey[0] + _SPARE_ENTRIES) * room)
         plans.append(Plan(entries=entries, active=tuple(active.tolist()), lengths=length))
     return plans

@@ -159,7 +159,9 @@ def _rigid(T: Tensor) -> Tensor:
     off = (R @ R.mT - torch.eye(3, dtype=T.dtype)).abs().amax((-1, -2))
     last = (T[..., 3, :] - torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=T.dtype)).abs().amax(-1)
     whole = torch.isfinite(T).flatten(2).all(2)
-    return whole & (off <= _RIGID) & (last <= 1e-6) & (torch.linalg.det(torch.where(whole[..., None, None], R, 0.0)) > 0)
+    return (
+        whole & (off <= _RIGID) & (last <= 1e-6) & (torch.linalg.det(torch.where(whole[..., None, None], R, 0.0)) > 0)
+    )
 
 
 def _refuse(bad: Tensor, T: Tensor, name: str, axes: tuple[str, str]) -> None:

@@ -84,6 +84,6 @@ def with_room(
     rows, *counts = np.split(fetched, np.cumsum([len(kept), *map(len, surveys)])[:-1])
     plans = [(plan,) for plan in make_plans(counts, room, model.device)] if counts else [None] * len(rows)
     return [
-        replace(step, kept=int(row), room=min(len(model), int(row * room) + _SPARE_ROWS), plans=plan)
+        replace(step, kept=int(row), room=min(len(model), int((row + _SPARE_ROWS) * room)), plans=plan)
         for step, row, plan in zip(prepared, rows, plans, strict=True)
     ]

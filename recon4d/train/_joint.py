@@ -17,7 +17,7 @@ from recon4d.model import Gaussians4D
 from recon4d.points import Foreground, Workspace, dynamic_seeds
 from recon4d.raster import rasterize
 from recon4d.train._config import FitConfig
-from recon4d.train._optimize import ROUND, Costs, Descent, Step
+from recon4d.train._optimize import ROUND, Costs, Descent, Step, View
 from recon4d.train._static import render_backgrounds
 from recon4d.train._views import FrameSampler, background_color, clip_statistics, key_frames
 from recon4d.types import Cameras, Capture, DynamicPool, StaticPool
@@ -147,7 +147,9 @@ def _run(joint: _Joint, on_event: OnEvent, should_stop: ShouldStop) -> None:
             raise Stopped(f"stopped at step {joint.step} of {steps}; run again with --resume to go on")
         size = min(ROUND, steps - joint.step)
         before = joint.rng.bit_generator.state
-        active = joint.descent.round(_step(joint, k) for k in range(joint.step, joint.step + size))
+        active = joint.descent.round(
+            joint_step(joint.config, k, joint.sampler.draw(k)) for k in range(joint.step, joint.step + size)
+        )
         loss, good = joint.descent.end_round(joint.step + size)
         if not good:
             joint.rng.bit_generator.state = before
@@ -172,15 +174,15 @@ def _run(joint: _Joint, on_event: OnEvent, should_stop: ShouldStop) -> None:
             on_event(Saved(stage="joint", path=str(joint.path)))
 
 
-def _step(joint: _Joint, k: int) -> Step:
-    config = joint.config
+def joint_step(config: FitConfig, k: int, view: View) -> Step:
+    """The k-th step of a joint fit, which looks at ``view``."""
     terms = config.loss
     # Whole images and crops alternate with their own period, so SSIM must not always meet the same kind.
     if (k // 2) % config.ssim_every:
         terms = LossTerms(l1=terms.l1, ssim=0.0, l2=terms.l2)
     return Step(
         number=k,
-        view=joint.sampler.draw(k),
+        view=view,
         terms=terms,
         costs=Costs(dynamic=config.joint.opacity_cost),
         decay=0.1 ** (k / config.joint.steps),

@@ -94,6 +94,8 @@ class Descent:
         self._dynamic_rates = _rate_vector(model, rates[1], distance_m)
         self._brake = 1.0
         self._failures = 0
+        self.losses = np.zeros(0, np.float32)
+        """Of each step of the round that was looked at last."""
         self._losses: list[Tensor] = []
         self._overflows: list[Tensor] = []
         self._good = self._snapshot()
@@ -164,7 +166,7 @@ class Descent:
         Raises:
             TrainingDiverged: rolling back did not help.
         """
-        losses = torch.stack(self._losses).cpu().numpy()
+        self.losses = losses = torch.stack(self._losses).cpu().numpy()
         self._losses = []
         culprit = self._not_finite(losses, step)
         if culprit is None:

@@ -206,9 +206,7 @@ def measure(worlds: int, size: int, rounds: int) -> dict[str, float]:
         key = (outputs, kept is None)
 
         def draw() -> None:
-            outs[key] = render_worlds(
-                world, T, seen, outputs=outputs, cache=kept, dtype=torch.uint8, out=outs.get(key)
-            )
+            outs[key] = render_worlds(world, T, seen, outputs=outputs, cache=kept, dtype=torch.uint8, out=outs.get(key))
 
         return draw
 

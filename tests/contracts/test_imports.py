@@ -27,10 +27,11 @@ ALLOWED: dict[str, set[str]] = {
     "score": {"capture", "model", "raster", "loss", "scene"},
     "show": {"capture", "model", "raster", "loss", "scene", "score"},
     "export": {"model", "raster", "scene"},
+    "verify": {"accelerators", "model", "raster", "loss", "train"},
     "reconstruct": {"capture", "points", "model", "raster", "loss", "scene", "train", "score", "show", "export"},
     "commands": {
         *("accelerators", "capture", "model", "raster", "loss", "scene", "train", "score", "show", "export"),
-        "reconstruct",
+        *("reconstruct", "verify"),
     },
     "__main__": {"commands"},
     ROOT: {"capture", "scene", "raster", "train", "score", "show", "export", "reconstruct"},

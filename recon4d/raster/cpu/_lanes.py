@@ -21,9 +21,9 @@ from recon4d.raster.cpu._tiles import (
     _INT,
     _VEC,
     LANES,
+    RED,
     ROW,
     SUMS,
-    RED,
     T,
     _bits,
     _block_address,
@@ -57,7 +57,9 @@ def _intrinsic(function: Callable) -> Any:
 
 
 def _call(value: _Vec, name: str) -> _Vec:
-    function = cgutils.get_or_insert_function(value.builder.module, ir.FunctionType(_VEC, [_VEC]), f"llvm.{name}.v16f32")
+    function = cgutils.get_or_insert_function(
+        value.builder.module, ir.FunctionType(_VEC, [_VEC]), f"llvm.{name}.v16f32"
+    )
     return _Vec(value.builder, value.builder.call(function, [value.value]))
 
 
@@ -83,7 +85,9 @@ def _log2(value: _Vec) -> _Vec:
     # The mantissa is taken from [sqrt(1/2), sqrt(2)), where the series below converges best.
     moved = builder.sub(bits, ir.Constant(_INT, [0x3F3504F3] * LANES))
     whole = builder.ashr(moved, ir.Constant(_INT, [23] * LANES))
-    mantissa = _Vec(builder, builder.bitcast(builder.sub(bits, builder.shl(whole, ir.Constant(_INT, [23] * LANES))), _VEC))
+    mantissa = _Vec(
+        builder, builder.bitcast(builder.sub(bits, builder.shl(whole, ir.Constant(_INT, [23] * LANES))), _VEC)
+    )
     s = (mantissa - 1.0) / (mantissa + 1.0)
     square = s * s
     series = (((square * (1 / 9) + 1 / 7) * square + 1 / 5) * square + 1 / 3) * square + 1.0
@@ -228,5 +232,3 @@ def composite_body(typing, state, record, x0, y0, blocks, weights, cut, top, end
 
     arguments = [*[types.intp] * 2, *[types.float32] * 2, types.uint32, types.intp, *[types.float32] * 3]
     return types.uint32(*arguments), generate
-
-

@@ -190,7 +190,13 @@ class _Camera:
         if request.cache is None:
             # Copied, because the frames' lists are made in the same memory.
             used = slice(0, max(int(lists.entries.max(initial=0)) + 1, 1))
-            lists = (lists.starts[0], lists.ends[0], lists.entries.copy(), lists.masks.copy(), lists.records[0, used].copy())
+            lists = (
+                lists.starts[0],
+                lists.ends[0],
+                lists.entries.copy(),
+                lists.masks.copy(),
+                lists.records[0, used].copy(),
+            )
             return _Ground(*lists, _NOTHING[3])
         ground = self._settled(lists)
         request.cache.keep(key, ground)

@@ -118,7 +118,7 @@ def test_an_action_is_needed(run: Run) -> None:
     assert run("accelerators").code == 2
     ran = run("accelerators", "lists")
     assert ran.code == 2
-    assert "Available subcommands: list" in ran.out + ran.err
+    assert "Available subcommands: list, verify" in ran.out + ran.err
 
 
 def test_a_device_is_given_to_torch_by_torchs_name() -> None:
