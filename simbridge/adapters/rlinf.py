@@ -239,9 +239,7 @@ def _plain(config: Any) -> dict[str, Any]:
     """A configuration of OmegaConf or a mapping as a dictionary."""
     if isinstance(config, Mapping) and not hasattr(config, "_metadata"):
         return dict(config)
-    from omegaconf import OmegaConf
-
-    made = OmegaConf.to_container(config, resolve=True)
+    made = importlib.import_module("omegaconf").OmegaConf.to_container(config, resolve=True)
     assert isinstance(made, dict)
     return {str(name): value for name, value in made.items()}
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import mujoco
 import numpy as np
 import torch
-from simbridge.mjcf import geom_splats
 
 from recon4d.geometry import look_at
 from recon4d.types import StaticPool
+from simbridge.mjcf import geom_splats
 from simbridge.types import WORLD, BodySplats, Bundle, BundleCamera, ObjectSpec, RobotSpec
 
 MJCF = """
@@ -108,3 +108,10 @@ def bundle(folder: Path, *, width: int = 64, height: int = 48) -> Bundle:
         colour=None,
         licence="Apache-2.0",
     )
+
+
+def saved(folder: Path) -> Path:
+    """The same bundle as a folder that can be loaded."""
+    from simbridge.bundle import save
+
+    return save(bundle(folder.parent / f"{folder.name}-parts"), folder).path
