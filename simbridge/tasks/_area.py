@@ -12,7 +12,7 @@ Area = tuple[tuple[float, float], tuple[float, float]]
 
 
 def goal_area(bundle: Bundle, area: Area | None, task: str) -> Area:
-    """The area given, or that in which the bundle's first object may begin.
+    """The area given, or the box around all places where the bundle's objects may begin.
 
     Raises:
         TaskError: neither is there, or the area is empty.
@@ -22,7 +22,11 @@ def goal_area(bundle: Bundle, area: Area | None, task: str) -> Area:
             f"task '{task}' does not know where goals may lie: the bundle has no object; give it"
             " area=((x0, x1), (y0, y1)) in metres"
         )
-    (x0, x1), (y0, y1) = area if area is not None else bundle.objects[0].spawn
+    if area is None:
+        ranges = np.array([thing.spawn for thing in bundle.objects])
+        (x0, y0), (x1, y1) = ranges.min((0, 2)).tolist(), ranges.max((0, 2)).tolist()
+        area = (x0, x1), (y0, y1)
+    (x0, x1), (y0, y1) = area
     if not (x0 < x1 and y0 < y1):
         raise TaskError(f"task '{task}': the area x {x0} to {x1}, y {y0} to {y1} is empty")
     return (x0, x1), (y0, y1)

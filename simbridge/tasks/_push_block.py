@@ -29,7 +29,7 @@ class PushBlock:
     least_way_m: float = 0.12
     """Between the block's beginning and the goal."""
     area: Area | None = None
-    """Where goals lie; where the block may begin when None."""
+    """Where goals lie; the box around all places where objects may begin when None."""
     color: tuple[float, float, float] = (0.1, 0.85, 0.2)
     max_steps: int = 120
 

@@ -22,7 +22,7 @@ class Reach:
     radius_m: float = 0.02
     """Of the goal that is shown."""
     area: Area | None = None
-    """Where goals lie; where the bundle's first object may begin when None."""
+    """Where goals lie; the box around all places where objects may begin when None."""
     heights_m: tuple[float, float] = (0.04, 0.04)
     """Range of the goals' heights above the bench."""
     color: tuple[float, float, float] = (0.1, 0.85, 0.2)
