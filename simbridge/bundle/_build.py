@@ -27,7 +27,7 @@ from simbridge.bundle._config import BundleConfig, CameraConfig
 from simbridge.bundle._cut import cut
 from simbridge.bundle._draw import at_home, camera_in_world, draw, posed, smaller, write_picture
 from simbridge.bundle._envelope import envelope
-from simbridge.bundle._folder import MANIFEST, save
+from simbridge.bundle._folder import MANIFEST, load, save
 from simbridge.bundle._transform import bench_transform, joined, moved, with_degree
 from simbridge.mjcf import Density, Shade, geom_splats
 from simbridge.types import WORLD, BodySplats, Bundle, BundleCamera
@@ -83,8 +83,6 @@ def build(
             os.replace(fresh, out)
     except OSError as error:
         raise OutputError(f"cannot write {out}: {error}; free space or choose another folder") from error
-    from simbridge.bundle._folder import load
-
     return load(out)
 
 
@@ -93,15 +91,16 @@ def _build_into(out: Path, scene: Scene4D, config: BundleConfig, capture: Path |
     composed = _stage("model", on_event, lambda: compose(config, out))
     data = at_home(composed.model)
     cameras = (*(_rig(scan.cameras) if config.rig else ()), *(_extra(c, composed) for c in config.cameras))
-    coefficients = int(scan.background.sh.shape[1])
+    taken = {camera.name for camera in scan.cameras} if config.rig else set()
+    for camera in config.cameras:
+        if camera.name in taken:
+            raise ConfigError(f"cameras: '{camera.name}' is a camera of the rig; give it another name")
     parts = _stage("splats", on_event, lambda: _splats(scan, composed, config, on_event))
     everything = posed(parts, composed.model, data)
     heldout = set(scene.config.get("heldout_cameras") or ())
     trained = [camera for camera in scan.cameras if camera.name not in heldout]
     in_world = [camera_in_world(camera, composed.model, data) for camera in cameras]
-    found = _stage(
-        "envelope", on_event, lambda: envelope(everything, in_world, trained, config.envelope, config.seed)
-    )
+    found = _stage("envelope", on_event, lambda: envelope(everything, in_world, trained, config.envelope, config.seed))
     colour, gap = None, {}
     if capture is not None and config.colour != "none":
         kind = config.colour
@@ -119,7 +118,7 @@ def _build_into(out: Path, scene: Scene4D, config: BundleConfig, capture: Path |
         initial_conditions=_placements(composed, config),
         envelope=found,
         licence=config.licence,
-        provenance=_provenance(scene, config, scan, gap) | {"sh_coefficients": coefficients},
+        provenance=_provenance(scene, config, scan, gap),
     )
     save(bundle, out, licences=_licences(config), name=config.name)
     _stage("pictures", on_event, lambda: _pictures(out, scan, everything, in_world, scene))
@@ -171,7 +170,13 @@ def _moved_camera(camera: Camera, T: np.ndarray, scale: float) -> Camera:
 def _rig(cameras: tuple[Camera, ...]) -> tuple[BundleCamera, ...]:
     return tuple(
         BundleCamera(
-            name=c.name, width=c.width, height=c.height, K=c.K, body=WORLD, T_body_cam=c.T_world_cam, exposure=c.exposure
+            name=c.name,
+            width=c.width,
+            height=c.height,
+            K=c.K,
+            body=WORLD,
+            T_body_cam=c.T_world_cam,
+            exposure=c.exposure,
         )
         for c in cameras
     )
@@ -186,9 +191,7 @@ def _extra(camera: CameraConfig, composed: Composed) -> BundleCamera:
     cx, cy = camera.principal or (camera.width / 2, camera.height / 2)
     pose = np.linalg.inv(look_at(np.asarray(camera.position, np.float64), np.asarray(camera.look_at), camera.up))
     K = np.array([[focal, 0, cx], [0, focal, cy], [0, 0, 1]])
-    return BundleCamera(
-        name=camera.name, width=camera.width, height=camera.height, K=K, body=body, T_body_cam=pose
-    )
+    return BundleCamera(name=camera.name, width=camera.width, height=camera.height, K=K, body=body, T_body_cam=pose)
 
 
 def _splats(scan: _Scan, composed: Composed, config: BundleConfig, on_event: OnEvent) -> tuple[BodySplats, ...]:
@@ -239,7 +242,7 @@ def _density(scan: _Scan, config: BundleConfig) -> Density:
 
 
 def _placements(composed: Composed, config: BundleConfig) -> tuple[dict[str, Any], ...]:
-    """Episodes' beginnings: the robot at home, objects upright on the bench, apart from each other where there is room."""
+    """Episodes' beginnings: objects upright on the bench, apart from each other where there is room."""
     draws, episodes = np.random.default_rng(config.seed), []
     for number in range(config.initial_conditions if composed.objects else 0):
         placed: dict[str, dict[str, Any]] = {}
@@ -247,7 +250,9 @@ def _placements(composed: Composed, config: BundleConfig) -> tuple[dict[str, Any
             radius = float(np.hypot(*item.size_m[:2])) / 2
             spots = np.stack([draws.uniform(low, high, 64) for low, high in item.spawn], axis=1)
             clear = [
-                min((np.hypot(*(spot - o["position"][:2])) - o["radius"] - radius for o in placed.values()), default=1.0)
+                min(
+                    (np.hypot(*(spot - o["position"][:2])) - o["radius"] - radius for o in placed.values()), default=1.0
+                )
                 for spot in spots
             ]
             spot = spots[int(np.argmax(np.array(clear) > 0))]

@@ -12,7 +12,7 @@ import numpy as np
 from recon4d.errors import Recon4DError
 from recon4d.types import StaticPool
 from simbridge.bundle._compose import read_model
-from simbridge.bundle._draw import T_world_body, at_home, camera_in_world, draw, posed, smaller
+from simbridge.bundle._draw import at_home, camera_in_world, draw, posed, smaller
 from simbridge.bundle._findings import Finding
 from simbridge.bundle._folder import MANIFEST, camera_from_json, load, read_json, read_manifest, read_splats
 from simbridge.bundle._geometry import body_box, ground, inside_geom, thin_axes

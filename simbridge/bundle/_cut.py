@@ -29,4 +29,4 @@ def in_box(points: np.ndarray, box: BoxConfig) -> np.ndarray:
 
 def _beyond(points: np.ndarray, plane: tuple[float, float, float, float] | None) -> np.ndarray:
     assert plane is not None  # A cut has one of the two.
-    return points @ np.asarray(plane[:3]) + plane[3] > 0
+    return np.asarray(points @ np.asarray(plane[:3]) + plane[3] > 0)

@@ -59,9 +59,7 @@ def draw(
     pool: StaticPool, camera: Camera, background: tuple[float, float, float], antialiased: bool = False
 ) -> RenderOutput:
     """rgb, alpha and depth of a picture."""
-    return rasterize(
-        Splats(**vars(pool)), Cameras.of(camera), background=background, antialiased=antialiased
-    )
+    return rasterize(Splats(**vars(pool)), Cameras.of(camera), background=background, antialiased=antialiased)
 
 
 def smaller(camera: Camera, longest_px: int) -> Camera:

@@ -222,7 +222,9 @@ def camera_from_json(entry: dict[str, Any], where: Path) -> BundleCamera:
     try:
         K, T = np.array(entry["K"], np.float64), np.array(entry["T_body_cam"], np.float64)
         if K.shape != (3, 3) or T.shape != (4, 4) or not (np.isfinite(K).all() and np.isfinite(T).all()):
-            raise ValueError(f"K must be a finite 3x3 and T_body_cam a finite 4x4 matrix; they are {K.shape}, {T.shape}")
+            raise ValueError(
+                f"K must be a finite 3x3 and T_body_cam a finite 4x4 matrix; they are {K.shape}, {T.shape}"
+            )
         if np.abs(T[:3, :3] @ T[:3, :3].T - np.eye(3)).max() > 1e-3 or np.linalg.det(T[:3, :3]) < 0:
             raise ValueError("the 3x3 part of T_body_cam is no rotation")
         return BundleCamera(
