@@ -46,7 +46,7 @@ def bench(coefficients: int = 1) -> StaticPool:
     flat = np.stack([x, y, np.zeros_like(x)], -1)
     heap = np.random.default_rng(0).uniform([0.15, 0.05, 0.01], [0.25, 0.15, 0.1], (200, 3))
     # About z by any angle, so that w, x, y, z and x, y, z, w differ.
-    turns = Rotation.from_euler("z", np.random.default_rng(1).uniform(0, 3, len(flat) + len(heap)))
+    turns = Rotation.from_euler("z", np.random.default_rng(1).uniform(0, 3, (len(flat) + len(heap), 1)))
     colours = np.concatenate([np.stack([0.5 + 0.2 * np.sin(8 * x), np.full_like(x, 0.5), 0.4 + 0.1 * y], -1),
                               np.tile([0.8, 0.1, 0.1], (len(heap), 1))])  # fmt: skip
     quats = turns.as_quat()[:, [3, 0, 1, 2]]
@@ -56,7 +56,7 @@ def bench(coefficients: int = 1) -> StaticPool:
 def scene(coefficients: int = 1) -> Scene4D:
     """The bench seen by a ring of cameras; one moving splat, there at 0.4 s."""
     static = bench(coefficients)
-    one = {name: value[:1] for name, value in vars(static).items()}
+    one = {name: value[:1].clone() for name, value in vars(static).items()}
     one["means"] = torch.tensor([[0.0, 0.0, 0.3]])
     times = {"centers_s": torch.tensor([0.4]), "radii_s": torch.tensor([0.1]), "tails_s": torch.tensor([0.02])}
     return Scene4D(

@@ -124,11 +124,11 @@ def test_scene_and_camera_turned_together_give_one_picture(coefficients: int) ->
 
 
 def test_splats_of_a_scan_replace_those_of_geoms(tmp_path: Path) -> None:
-    from recon4d.export import export
+    from recon4d.export import ExportOptions, export
 
     tiny = small.scene()
     static = replace(tiny.static, **{name: value[:300] for name, value in vars(tiny.static).items()})
-    export(replace(tiny, static=static), tmp_path / "cube.ply", "ply")
+    export(replace(tiny, static=static), tmp_path / "cube.ply", "ply", ExportOptions(time_s=0.9))
     objects = [{"name": "cube", "size": [0.05, 0.05, 0.05], "splats": "cube.ply"}]
     built = build(small.scene(4), read_config(small.config_file(tmp_path, objects=objects)), tmp_path / "b")
     part = next(part for part in built.splats if part.body == "cube")

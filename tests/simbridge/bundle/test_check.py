@@ -73,7 +73,7 @@ def degrees(path: Path) -> None:
 
 
 def in_box(path: Path) -> None:
-    edit(path / "cameras.json", lambda c: np.put(c["cameras"][0]["T_body_cam"], 0, 1) or place(c["cameras"][0]))
+    edit(path / "cameras.json", lambda c: place(c["cameras"][0]))
 
 
 def place(camera: dict[str, Any]) -> None:
@@ -118,7 +118,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "y up": (y_up, "tilted by 90 degrees"),
     "y up by declaration": (manifest(frame="+Y up"), r"frame must be 'right-handed, \+Z up'"),
     "units by declaration": (manifest(units="millimetre"), "units must be 'metre'"),
-    "gravity along y": (model("<option", '<option gravity="0 -9.81 0"'), "gravity must point along -z"),
+    "gravity along y": (model("<worldbody>", '<option gravity="0 -9.81 0"/><worldbody>'), "gravity must point along -z"),
     "a hundred times too large": (scaled, "camera 'c0' is 6.* m above the bench"),
     "an empty background": (empty, "the background has no splats"),
     "a camera in a box": (in_box, "camera 'c0': it is inside the geom 'cube' of body 'cube'"),
