@@ -225,3 +225,17 @@ def test_meshes_travel_with_the_bundle(tmp_path: Path) -> None:
 def test_no_bundle_there(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"is no bundle: it has no bundle.json"):
         load(tmp_path)
+
+
+def test_a_patch_covers_the_bench_in_the_colours_around(tmp_path: Path) -> None:
+    cut = [{"box": {"center": [0.2, 0.1, 0.0], "size": [0.14, 0.14, 0.3]}, "patch": True}]
+    built = build(small.scene(), read_config(small.config_file(tmp_path, cut=cut, objects=[])), tmp_path / "b")
+    background = built.splats[0].splats
+    inside = ((background.means[:, :2] - torch.tensor([0.2, 0.1])).abs() < 0.06).all(dim=1)
+    assert int(inside.sum()) > 100
+    assert float(background.means[inside, 2].abs().max()) < 1e-6
+    colours = background.sh[inside, 0] * 0.2820948 + 0.5
+    assert float((colours[:, 1] - 0.5).abs().max()) < 1e-3
+    cut[0]["box"]["center"] = [5.0, 5.0, 0.0]  # type: ignore[index]
+    with pytest.raises(ConfigError, match="cannot have a patch"):
+        build(small.scene(), read_config(small.config_file(tmp_path, cut=cut)), tmp_path / "c")
