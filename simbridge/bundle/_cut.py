@@ -12,9 +12,9 @@ from simbridge.bundle._config import BoxConfig, CutConfig
 from simbridge.bundle._transform import joined, selected
 
 _PATCH_STEP_M = 0.01
-_RING_M = 0.06
+_RING_M = 0.12
 """How far around a footprint colours are taken from."""
-_NEIGHBOURS = 32
+_NEIGHBOURS = 24
 
 
 def cut(pool: StaticPool, cuts: tuple[CutConfig, ...]) -> tuple[StaticPool, tuple[int, ...]]:
@@ -66,7 +66,7 @@ def in_box(points: np.ndarray, box: BoxConfig) -> np.ndarray:
     """[N] bool."""
     c, s = np.cos(box.yaw_rad), np.sin(box.yaw_rad)
     local = (points - np.asarray(box.center)) @ np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]])
-    return (np.abs(local) <= np.asarray(box.size) / 2).all(axis=1)
+    return np.all(np.abs(local) <= np.asarray(box.size) / 2, axis=1)
 
 
 def _beyond(points: np.ndarray, plane: tuple[float, float, float, float] | None) -> np.ndarray:

@@ -239,3 +239,19 @@ def test_a_patch_covers_the_bench_in_the_colours_around(tmp_path: Path) -> None:
     cut[0]["box"]["center"] = [5.0, 5.0, 0.0]  # type: ignore[index]
     with pytest.raises(ConfigError, match="cannot have a patch"):
         build(small.scene(), read_config(small.config_file(tmp_path, cut=cut)), tmp_path / "c")
+
+
+def test_the_sample_configuration_builds_an_arm_that_holds_its_home(tmp_path: Path) -> None:
+    sample = Path(__file__).parents[3] / "samples" / "bench_sim" / "config.json"
+    built = build(small.scene(), read_config(sample), tmp_path / "b")
+    assert [finding for finding in check(tmp_path / "b") if finding.severity == "error"] == []
+    assert built.robot is not None
+    assert len(built.robot.joints) == len(built.robot.actuators) == 5
+    model = mujoco.MjModel.from_xml_path(str(built.model_path))
+    data = mujoco.MjData(model)
+    mujoco.mj_resetDataKeyframe(model, data, 0)
+    for _ in range(300):
+        mujoco.mj_step(model, data)
+    joints = [float(data.joint(name).qpos[0]) for name in built.robot.joints]
+    assert np.allclose(joints, built.robot.home, atol=0.05)
+    assert data.body("red_block").xpos[2] == pytest.approx(0.035, abs=0.002)

@@ -118,8 +118,8 @@ def test_silhouettes_are_the_geoms(kind: str, euler: str) -> None:
 
 @pytest.mark.parametrize("kind", ["box", "cylinder", "mesh"])
 def test_finer_views_have_finer_splats(kind: str) -> None:
-    model, camera = model_of(f"<geom {GEOMS[kind]}/>"), camera_of(2.5)
-    output, data = draw(model, camera, density=Density(reference_focal_px=625.0))
+    model, camera = model_of(f"<geom {GEOMS[kind]}/>"), camera_of(3.0)
+    output, data = draw(model, camera, density=Density(reference_focal_px=750.0))
     assert output.alpha is not None
     true = cast(model, data, camera)[0] >= 0
     assert true.sum() > 4000
