@@ -27,7 +27,7 @@ from simbridge.bundle._config import BundleConfig, CameraConfig
 from simbridge.bundle._cut import cut
 from simbridge.bundle._draw import at_home, camera_in_world, draw, posed, smaller, write_picture
 from simbridge.bundle._envelope import envelope
-from simbridge.bundle._folder import MANIFEST, save
+from simbridge.bundle._folder import MANIFEST, load, save
 from simbridge.bundle._transform import bench_transform, joined, moved, with_degree
 from simbridge.mjcf import Density, Shade, geom_splats
 from simbridge.types import WORLD, BodySplats, Bundle, BundleCamera
@@ -83,8 +83,6 @@ def build(
             os.replace(fresh, out)
     except OSError as error:
         raise OutputError(f"cannot write {out}: {error}; free space or choose another folder") from error
-    from simbridge.bundle._folder import load
-
     return load(out)
 
 
@@ -93,7 +91,10 @@ def _build_into(out: Path, scene: Scene4D, config: BundleConfig, capture: Path |
     composed = _stage("model", on_event, lambda: compose(config, out))
     data = at_home(composed.model)
     cameras = (*(_rig(scan.cameras) if config.rig else ()), *(_extra(c, composed) for c in config.cameras))
-    coefficients = int(scan.background.sh.shape[1])
+    taken = {camera.name for camera in scan.cameras} if config.rig else set()
+    for camera in config.cameras:
+        if camera.name in taken:
+            raise ConfigError(f"cameras: '{camera.name}' is a camera of the rig; give it another name")
     parts = _stage("splats", on_event, lambda: _splats(scan, composed, config, on_event))
     everything = posed(parts, composed.model, data)
     heldout = set(scene.config.get("heldout_cameras") or ())
@@ -117,7 +118,7 @@ def _build_into(out: Path, scene: Scene4D, config: BundleConfig, capture: Path |
         initial_conditions=_placements(composed, config),
         envelope=found,
         licence=config.licence,
-        provenance=_provenance(scene, config, scan, gap) | {"sh_coefficients": coefficients},
+        provenance=_provenance(scene, config, scan, gap),
     )
     save(bundle, out, licences=_licences(config), name=config.name)
     _stage("pictures", on_event, lambda: _pictures(out, scan, everything, in_world, scene))
@@ -241,7 +242,7 @@ def _density(scan: _Scan, config: BundleConfig) -> Density:
 
 
 def _placements(composed: Composed, config: BundleConfig) -> tuple[dict[str, Any], ...]:
-    """Episodes' beginnings: the robot at home, objects upright on the bench, apart from each other where there is room."""
+    """Episodes' beginnings: objects upright on the bench, apart from each other where there is room."""
     draws, episodes = np.random.default_rng(config.seed), []
     for number in range(config.initial_conditions if composed.objects else 0):
         placed: dict[str, dict[str, Any]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 import mujoco
 import numpy as np
@@ -19,6 +20,7 @@ PREFIX = "robot/"
 HIDDEN_GROUP = 3
 """Of geoms that collide and are not drawn: what they stand for is in the background's splats."""
 BENCH_HALF_M = 5.0
+_FILE_TAGS = ("mesh", "texture", "hfield")
 _SHAPES = {"box": mujoco.mjtGeom.mjGEOM_BOX, "sphere": mujoco.mjtGeom.mjGEOM_SPHERE}
 _SHAPES |= {"cylinder": mujoco.mjtGeom.mjGEOM_CYLINDER, "mesh": mujoco.mjtGeom.mjGEOM_MESH}
 
@@ -55,10 +57,8 @@ def compose(config: BundleConfig, out: Path) -> Composed:
     robot = robot_spec(model, config.robot) if config.robot is not None else None
     objects = tuple(_object_spec(model, item) for item in config.objects)
     _add_home(spec, model, robot)
-    _localise(spec, out / "assets")
-    text = spec.to_xml()
     path = out / "scene.xml"
-    path.write_text(text, "utf-8")
+    path.write_text(_localised(spec.to_xml(), out / "assets"), "utf-8")
     return Composed(model=read_model(path), robot=robot, objects=objects)
 
 
@@ -177,15 +177,16 @@ def _add_home(spec: mujoco.MjSpec, model: mujoco.MjModel, robot: RobotSpec | Non
     spec.add_key(name="home", qpos=qpos, ctrl=ctrl)
 
 
-def _localise(spec: mujoco.MjSpec, folder: Path) -> None:
-    """Copies every file that the model needs beside it."""
-    for item in (*spec.meshes, *spec.textures, *spec.hfields):
-        if item.file:
+def _localised(text: str, folder: Path) -> str:
+    """The MJCF with every file that it names copied into a folder beside it."""
+    root = ElementTree.fromstring(text)
+    for item in root.iter():
+        source = Path(item.get("file") or "")
+        if item.get("file") and item.tag in _FILE_TAGS:
             folder.mkdir(exist_ok=True)
-            source, target = Path(item.file), folder / Path(item.file).name
-            number = 1
+            target, number = folder / source.name, 1
             while target.exists() and target.read_bytes() != source.read_bytes():
-                target = folder / f"{source.stem}-{number}{source.suffix}"
-                number += 1
+                target, number = folder / f"{source.stem}-{number}{source.suffix}", number + 1
             shutil.copyfile(source, target)
-            item.file = f"{folder.name}/{target.name}"
+            item.set("file", f"{folder.name}/{target.name}")
+    return ElementTree.tostring(root, encoding="unicode") + "\n"

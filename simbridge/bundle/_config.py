@@ -34,10 +34,15 @@ class CutConfig:
     """Gaussians whose centres lie inside go."""
     half_space: Quaternion | None = None
     """(a, b, c, d): Gaussians with a x + b y + c z + d > 0 go."""
+    patch: bool = False
+    """Cover the bench under a box again, in the colours around it: no camera has seen what was under a thing, and what
+    the fit put there has the thing's colours. Give the box a bottom some centimetres below the bench."""
 
     def __post_init__(self) -> None:
         if (self.box is None) == (self.half_space is None):
             raise ConfigError("a cut is either a 'box' or a 'half_space'")
+        if self.patch and self.box is None:
+            raise ConfigError("only the cut of a 'box' can have a 'patch'")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import tyro
 
 from recon4d import __version__
-from recon4d.errors import Recon4DError
+from recon4d.errors import MissingExtraError, Recon4DError
 
 COMMANDS = {
     "bundle": "simbridge.commands._bundle:bundle",
@@ -40,6 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Recon4DError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        if error.name != "mujoco":
+            raise
+        missing = MissingExtraError("mujoco", "sim", "simbridge")
+        print(f"error: {missing}", file=sys.stderr)
+        return missing.exit_code
     except KeyboardInterrupt:
         print("aborted", file=sys.stderr)
         return 130

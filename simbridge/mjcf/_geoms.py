@@ -110,9 +110,11 @@ def _drawable(model: mujoco.MjModel, geom: int, visible: bool, on_event: OnEvent
 
 
 def _refuse_soft_things(model: mujoco.MjModel, groups: Collection[int], on_event: OnEvent) -> None:
-    for kind, count, its_groups in (("skin", model.nskin, model.skin_group), ("flex", model.nflex, model.flex_group)):
+    soft = (("skin", model.nskin, model.skin_group), ("flex", model.nflex, model.flex_group))
+    objects = {"skin": mujoco.mjtObj.mjOBJ_SKIN, "flex": mujoco.mjtObj.mjOBJ_FLEX}
+    for kind, count, its_groups in soft:
         for index in range(count):
-            message = f"{kind} {index} ('{getattr(model, kind)(index).name}') has no surface splats"
+            message = f"{kind} '{mujoco.mj_id2name(model, objects[kind], index) or index}' has no surface splats"
             if int(its_groups[index]) in groups:
                 raise ModelError(f"{message}; only rigid geoms are drawn: remove it, or move it to a group above 2")
             on_event(Warned(stage="mjcf", message=f"{message}; it is invisible, and left out"))

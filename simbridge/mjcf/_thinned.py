@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from simbridge.mjcf._options import Density
 from simbridge.mjcf._surface import (
@@ -66,7 +66,7 @@ def mesh(vertices: np.ndarray, faces: np.ndarray, uv: np.ndarray | None, density
     margins = np.minimum(EDGE_SHARP_PX * density.pixel_m * margins, inset)
     distance = np.full(len(points), np.inf)
     if len(edges):
-        distance, nearest = cKDTree(edges).query(points)
+        distance, nearest = KDTree(edges).query(points)
         distance -= margins[nearest]
     chosen, fine = _choose(points, normals, distance, inset, density.step_m)
     surface = _discs(points, normals, chosen, density)
@@ -85,7 +85,7 @@ def thin(points: np.ndarray, normals: np.ndarray, radius_m: float) -> np.ndarray
 
     Points go first to last, in rounds: those that come before all of their neighbours stay, these neighbours go.
     """
-    pairs = cKDTree(points).query_pairs(radius_m, output_type="ndarray")
+    pairs = KDTree(points).query_pairs(radius_m, output_type="ndarray")
     pairs = pairs[np.einsum("nd,nd->n", normals[pairs[:, 0]], normals[pairs[:, 1]]) > 0.5]
     # An order in which neighbours are far apart takes few rounds; a fixed seed keeps it the same.
     order = np.random.default_rng(0).permutation(len(points))
@@ -127,7 +127,7 @@ def _add(
 ) -> np.ndarray:
     """The chosen, and of the others those that no chosen one of their side is near."""
     if len(chosen) and len(more):
-        found = cKDTree(points[chosen]).query(points[more], k=min(8, len(chosen)), distance_upper_bound=clear_m)[1]
+        found = KDTree(points[chosen]).query(points[more], k=min(8, len(chosen)), distance_upper_bound=clear_m)[1]
         found = found.reshape(len(more), -1)
         there = found < len(chosen)
         facing = np.einsum("nkd,nd->nk", normals[chosen[np.where(there, found, 0)]], normals[more])

@@ -27,6 +27,7 @@ from recon4d.export import formats as export_formats
 from recon4d.reconstruct import ReconstructConfig
 from recon4d.scene import save
 from recon4d.types import DynamicPool, Scene4D, StaticPool
+from simbridge.commands import _main as sim_main
 from tests import worlds
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +74,13 @@ def silent(command: Callable[..., int], called: list[dict[str, Any]]) -> Callabl
     return record
 
 
+def sim_command_lines() -> list[list[str]]:
+    """Every shell line that calls ``simbridge``, likewise."""
+    lines = "".join(blocks("sh")).replace("\\\n", " ").splitlines()
+    split = (shlex.split(line, comments=True) for line in lines)
+    return [words[1:] for words in split if words[:1] == ["simbridge"]]
+
+
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the commands were called with; none of them does its work."""
@@ -92,6 +100,16 @@ def test_every_command_line_is_accepted(arguments: list[str], called: list[dict[
         assert values["format"] in export_formats()
     if arguments[0] == "import":
         assert values["format"] in capture_formats()
+
+
+@pytest.mark.parametrize("arguments", sim_command_lines(), ids=" ".join)
+def test_every_command_line_of_simbridge_is_accepted(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[dict[str, Any]] = []
+    real = {name: silent(command, calls) for name, command in sim_main.commands().items()}
+    assert {line[0] for line in sim_command_lines()} <= set(real)
+    monkeypatch.setattr(sim_main, "commands", lambda: real)
+    assert sim_main.main(arguments) == 0
+    assert len(calls) == 1
 
 
 def test_a_wrong_flag_would_be_found(called: list[dict[str, Any]], capsys: pytest.CaptureFixture) -> None:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "recon4d"
-MODULES = sorted(PACKAGE.rglob("*.py"))
+PACKAGES = (ROOT / "recon4d", ROOT / "simbridge")
+MODULES = [path for package in PACKAGES for path in sorted(package.rglob("*.py"))]
 TREES = {path: ast.parse(path.read_text("utf-8"), str(path)) for path in MODULES}
 
 MODULE_LINES, FUNCTION_LINES, FUNCTION_LINES_HARD, PARAMETERS = 400, 60, 100, 8
@@ -85,12 +85,12 @@ def test_every_module_says_what_it_is_and_every_package_more() -> None:
     texts = {path: ast.get_docstring(tree) or "" for path, tree in TREES.items()}
     assert [name_of(path) for path, text in texts.items() if len(text) < 10] == []
     # A room's door states purpose, input, output, what it owns and what it does not.
-    doors = [path for path in texts if path.name == "__init__.py" and path.parent.parent == PACKAGE]
+    doors = [path for path in texts if path.name == "__init__.py" and path.parent.parent in PACKAGES]
     assert [name_of(path) for path in doors if len(texts[path]) < 150] == []
 
 
 def test_every_door_lists_what_it_opens() -> None:
-    for door in PACKAGE.glob("*/__init__.py"):
+    for door in (door for package in PACKAGES for door in package.glob("*/__init__.py")):
         text = door.read_text("utf-8")
         assert "__all__" in text, f"{name_of(door)} has no __all__"
 
@@ -121,15 +121,20 @@ print("facts", json.dumps(facts))
 """
 
 
-def test_importing_all_rooms_is_quiet_and_starts_nothing() -> None:
-    modules = [".".join(p.relative_to(ROOT).with_suffix("").parts) for p in MODULES if p.name != "__main__.py"]
+@pytest.mark.parametrize(("package", "heavy"), [("recon4d", []), ("simbridge", ["mujoco"])])
+def test_importing_all_rooms_is_quiet_and_starts_nothing(package: str, heavy: list[str]) -> None:
+    """simbridge stands on MuJoCo, and on nothing else that takes long to import."""
+    for name in heavy:
+        pytest.importorskip(name)
+    own = [path for path in MODULES if path.relative_to(ROOT).parts[0] == package and path.name != "__main__.py"]
+    modules = [".".join(p.relative_to(ROOT).with_suffix("").parts) for p in own]
     modules = [m.removesuffix(".__init__") for m in modules]
-    command = [sys.executable, "-W", "error::DeprecationWarning:recon4d", "-c", PROBE, *modules]
+    command = [sys.executable, "-W", f"error::DeprecationWarning:{package}", "-c", PROBE, *modules]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     (line,) = result.stdout.splitlines()
-    assert json.loads(line.removeprefix("facts ")) == {"compiled": [], "cuda": False, "threads": [], "heavy": []}
+    assert json.loads(line.removeprefix("facts ")) == {"compiled": [], "cuda": False, "threads": [], "heavy": heavy}
 
 
 def test_the_tree_speaks_of_itself_alone() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "recon4d"
+SIMBRIDGE = Path(__file__).parents[2] / "simbridge"
 
 CORRIDOR = {"errors", "events", "files", "geometry", "jit", "types"}
 """Modules that every room may import. Among themselves they form a DAG too: see the test."""
@@ -37,6 +38,19 @@ ALLOWED: dict[str, set[str]] = {
     ROOT: {"capture", "scene", "raster", "train", "score", "show", "export", "reconstruct"},
 }
 """Room -> the rooms that it may import. Adding an edge here is a decision about the house, not a repair."""
+
+SIM_CORRIDOR = {"errors", "types"}
+"""The same for simbridge, whose rooms may also use recon4d's corridor and doors."""
+SIM_ALLOWED: dict[str, set[str]] = {
+    "mjcf": set(),
+    "bundle": {"mjcf"},
+    "commands": {"bundle", "mjcf"},
+    "__main__": {"commands"},
+    ROOT: set(),
+}
+SIM_DOORS = {"accelerators", "capture", "export", "model", "raster", "scene", "show"}
+"""Rooms of recon4d that simbridge may enter, by their doors."""
+HOUSES = {"recon4d": (CORRIDOR, ALLOWED), "simbridge": (SIM_CORRIDOR, SIM_ALLOWED)}
 
 
 def place(path: Path, package: Path) -> str:
@@ -69,16 +83,17 @@ def is_module(parts: list[str], package: Path) -> bool:
 
 def fault(source: str, name: str, package: Path) -> str | None:
     """What is wrong with the file's place ``source`` importing ``name``; None when nothing is."""
+    corridor, allowed = HOUSES[package.name]
     parts = name.split(".")[1:]
     target = parts[0] if parts and is_module(parts[:1], package) else ROOT
-    if target == source or target in CORRIDOR or (target == ROOT and parts in ([], ["__version__"])):
-        if source in CORRIDOR and target not in CORRIDOR:
+    if target == source or target in corridor or (target == ROOT and parts in ([], ["__version__"])):
+        if source in corridor and target not in corridor:
             return "the corridor imports the corridor alone"
         return None
-    if source in CORRIDOR:
+    if source in corridor:
         return "the corridor imports the corridor alone"
-    if target not in ALLOWED.get(source, set()):
-        return f"'{source or package.name}' may import {sorted(ALLOWED.get(source, set()))} and the corridor"
+    if target not in allowed.get(source, set()):
+        return f"'{source or package.name}' may import {sorted(allowed.get(source, set()))} and the corridor"
     if len(parts) > 1 and is_module(parts[:2], package):
         return f"'{target}' is reached through its door, '{package.name}.{target}'"
     if any(part.startswith("_") for part in parts):
@@ -96,27 +111,44 @@ def faults(package: Path) -> list[str]:
     return found
 
 
-def test_rooms_import_only_along_the_allowed_edges() -> None:
-    assert faults(PACKAGE) == []
+@pytest.mark.parametrize("package", [PACKAGE, SIMBRIDGE], ids=lambda path: path.name)
+def test_rooms_import_only_along_the_allowed_edges(package: Path) -> None:
+    assert faults(package) == []
 
 
-def test_the_list_of_rooms_is_the_house_as_it_stands() -> None:
-    rooms = {p.name for p in PACKAGE.iterdir() if (p / "__init__.py").is_file()}
-    assert rooms == set(ALLOWED) - {ROOT, "__main__"}
-    modules = {p.stem for p in PACKAGE.glob("*.py")} - {"__init__", "__main__"}
-    assert modules == CORRIDOR
+@pytest.mark.parametrize("package", [PACKAGE, SIMBRIDGE], ids=lambda path: path.name)
+def test_the_list_of_rooms_is_the_house_as_it_stands(package: Path) -> None:
+    corridor, allowed = HOUSES[package.name]
+    rooms = {p.name for p in package.iterdir() if (p / "__init__.py").is_file()}
+    assert rooms == set(allowed) - {ROOT, "__main__"}
+    modules = {p.stem for p in package.glob("*.py")} - {"__init__", "__main__"}
+    assert modules == corridor
 
 
-def test_the_allowed_edges_and_the_corridor_have_no_cycle() -> None:
-    edges = {room: set(targets) for room, targets in ALLOWED.items()}
-    for module in CORRIDOR:
-        names = (name.split(".")[1] for _, name in imported(PACKAGE / f"{module}.py", PACKAGE))
-        edges[module] = {name for name in names if name in CORRIDOR}
+@pytest.mark.parametrize("package", [PACKAGE, SIMBRIDGE], ids=lambda path: path.name)
+def test_the_allowed_edges_and_the_corridor_have_no_cycle(package: Path) -> None:
+    corridor, allowed = HOUSES[package.name]
+    edges = {room: set(targets) for room, targets in allowed.items()}
+    for module in corridor:
+        names = (name.split(".")[1] for _, name in imported(package / f"{module}.py", package))
+        edges[module] = {name for name in names if name in corridor}
     while edges:
         leaves = [room for room, targets in edges.items() if not targets & edges.keys()]
         assert leaves, f"these import each other in a circle: {sorted(edges)}"
         for leaf in leaves:
             del edges[leaf]
+
+
+def test_simbridge_enters_recon4d_by_its_doors() -> None:
+    for path in sorted(SIMBRIDGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+            names += [f"{node.module}.{a.name}" for a in node.names] if isinstance(node, ast.ImportFrom) else []
+            for parts in (name.split(".")[1:] for name in names if name.split(".")[0] == "recon4d"):
+                where = f"{path.name}:{node.lineno} imports {'.'.join(parts)}"
+                assert parts[0] in CORRIDOR | SIM_DOORS | {"__version__"}, where
+                assert not any(part.startswith("_") for part in parts if part != "__version__"), where
+                assert parts[0] in CORRIDOR or len(parts) < 2 or not is_module(parts[:2], PACKAGE), where
 
 
 def test_nothing_is_imported_from_what_stands_above_the_package() -> None:

