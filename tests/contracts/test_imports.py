@@ -44,10 +44,17 @@ SIM_CORRIDOR = {"errors", "types"}
 SIM_ALLOWED: dict[str, set[str]] = {
     "mjcf": set(),
     "bundle": {"mjcf"},
-    "commands": {"bundle", "mjcf"},
+    "core": {"mjcf"},
+    "tasks": {"core"},
+    "evaluate": set(),
+    "play": {"core", "evaluate"},
+    "adapters": {"bundle", "core", "tasks"},
+    "commands": {"bundle", "core", "evaluate", "mjcf", "play", "tasks"},
     "__main__": {"commands"},
-    ROOT: set(),
+    ROOT: {"adapters"},
 }
+SEVERAL_DOORS = {"adapters"}
+"""Rooms whose modules are doors, one for each library that is met there."""
 SIM_DOORS = {"accelerators", "capture", "export", "model", "raster", "scene", "show"}
 """Rooms of recon4d that simbridge may enter, by their doors."""
 HOUSES = {"recon4d": (CORRIDOR, ALLOWED), "simbridge": (SIM_CORRIDOR, SIM_ALLOWED)}
@@ -94,7 +101,7 @@ def fault(source: str, name: str, package: Path) -> str | None:
         return "the corridor imports the corridor alone"
     if target not in allowed.get(source, set()):
         return f"'{source or package.name}' may import {sorted(allowed.get(source, set()))} and the corridor"
-    if len(parts) > 1 and is_module(parts[:2], package):
+    if len(parts) > 1 and is_module(parts[:2], package) and target not in SEVERAL_DOORS:
         return f"'{target}' is reached through its door, '{package.name}.{target}'"
     if any(part.startswith("_") for part in parts):
         return "that name is private"
