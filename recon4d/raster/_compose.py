@@ -130,9 +130,7 @@ def _draw(
     request: WorldRequest, backend: Backend, splats: Splats, cameras: Cameras, background: Tensor
 ) -> RenderOutput:
     depth = request.images.depth is not None
-    call = Request(
-        splats=splats, cameras=cameras, background=background, depth=depth, antialiased=request.antialiased
-    )
+    call = Request(splats=splats, cameras=cameras, background=background, depth=depth, antialiased=request.antialiased)
     return backend.render(call)
 
 

@@ -1,4 +1,4 @@
-"""Sixteen splats at once onto the image plane: vector code that the kernels of :mod:`recon4d.raster.cpu._frames` take in.
+"""Sixteen splats at once onto the image plane: vector code for the kernels of :mod:`recon4d.raster.cpu._frames`.
 
 A rigid body's splats are drawn where they are in its own frame by a camera whose view matrix has the body's pose in it:
 means, covariances and the directions that harmonics are seen from all come out as if the splats had been moved.
@@ -21,9 +21,9 @@ from recon4d.raster.cpu._tiles import (
     _INT,
     _VEC,
     LANES,
+    RED,
     ROW,
     SUMS,
-    RED,
     T,
     _bits,
     _block_address,
@@ -45,8 +45,8 @@ AWAY = 12
 FX, FY, CX, CY, LIMIT_X, LIMIT_Y, WIDTH, HEIGHT, NEAR, DILATION, VARIANCE, CUT, ANTIALIASED = range(13)
 """Places in a lens."""
 RECT = 12
-"""First of the four rows of whole numbers that projection writes behind a record's columns: touched blocks of 4x4 pixels,
-x0, y0, x1, y1, ends included."""
+"""First of the four rows of whole numbers that projection writes behind a record's columns: touched blocks of 4x4
+pixels, x0, y0, x1, y1, ends included."""
 BLOCK_BITS = 2
 
 _LN2 = math.log(2.0)
@@ -57,7 +57,9 @@ def _intrinsic(function: Callable) -> Any:
 
 
 def _call(value: _Vec, name: str) -> _Vec:
-    function = cgutils.get_or_insert_function(value.builder.module, ir.FunctionType(_VEC, [_VEC]), f"llvm.{name}.v16f32")
+    function = cgutils.get_or_insert_function(
+        value.builder.module, ir.FunctionType(_VEC, [_VEC]), f"llvm.{name}.v16f32"
+    )
     return _Vec(value.builder, value.builder.call(function, [value.value]))
 
 
@@ -83,7 +85,9 @@ def _log2(value: _Vec) -> _Vec:
     # The mantissa is taken from [sqrt(1/2), sqrt(2)), where the series below converges best.
     moved = builder.sub(bits, ir.Constant(_INT, [0x3F3504F3] * LANES))
     whole = builder.ashr(moved, ir.Constant(_INT, [23] * LANES))
-    mantissa = _Vec(builder, builder.bitcast(builder.sub(bits, builder.shl(whole, ir.Constant(_INT, [23] * LANES))), _VEC))
+    mantissa = _Vec(
+        builder, builder.bitcast(builder.sub(bits, builder.shl(whole, ir.Constant(_INT, [23] * LANES))), _VEC)
+    )
     s = (mantissa - 1.0) / (mantissa + 1.0)
     square = s * s
     series = (((square * (1 / 9) + 1 / 7) * square + 1 / 5) * square + 1 / 3) * square + 1.0
@@ -101,8 +105,9 @@ def _touched(centre: _Vec, reach: _Vec, size: _Vec) -> tuple[_Vec, _Vec]:
 def project_lanes(typing, table, stride, view, lens, out):
     """Projects the 16 splats of a table at an address; rows are so many bytes apart.
 
-    Writes the columns of their records but for colours, and the blocks that they touch, as rows at ``out``; returns one bit a splat:
-    whether it is drawn. What only shows before projection is not asked: a table has such splats transparent.
+    Writes the columns of their records but for colours, and the blocks that they touch, as rows at ``out``; returns
+    one bit a splat: whether it is drawn. What already shows before projection is not asked: tables hold such splats
+    as transparent.
     """
 
     def generate(context, builder, signature, args):
@@ -228,5 +233,3 @@ def composite_body(typing, state, record, x0, y0, blocks, weights, cut, top, end
 
     arguments = [*[types.intp] * 2, *[types.float32] * 2, types.uint32, types.intp, *[types.float32] * 3]
     return types.uint32(*arguments), generate
-
-
