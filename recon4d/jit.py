@@ -27,7 +27,10 @@ def kernel(
     """
 
     def wrap(function: Callable) -> Any:
-        compiled = njit(function, parallel=parallel, fastmath=fastmath, error_model="numpy", nogil=True, cache=True)
+        # No public static type either.
+        compiled: Any = njit(
+            function, parallel=parallel, fastmath=fastmath, error_model="numpy", nogil=True, cache=True
+        )
         if uses:
             file = compiled._cache._cache_file  # No public way either; checked by the same test.
             others = [os.stat(str(module.__file__)) for module in uses]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,35 +66,40 @@ def render_worlds(
             exposure is not finite, or not rigid: says which world and body, or camera.
         BackendError: the backend does not exist, or cannot be used here; or there is too little memory for one world.
     """
-    wanted = tuple(name for name in _OUTPUTS if name in set(outputs))
-    if not wanted or not set(outputs) <= set(_OUTPUTS):
-        raise ValueError(f"outputs must be some of {_OUTPUTS}; got {tuple(outputs)}")
-    if memory_mib < 1:
-        raise ValueError(f"memory_mib must be at least 1; it is {memory_mib}")
+    wanted = _wanted(outputs)
     poses = _poses(T_world_body, splats.bodies)
-    viewmats, Ks, exposures = _cameras(cameras, len(poses))
-    shape = (len(poses), viewmats.shape[1], cameras.height, cameras.width)
-    device = splats.splats.means.device
-    name, module = load(backend, device)
     worlds = _worlds(mask, len(poses))
-    request = WorldRequest(
-        splats=splats,
-        poses=poses,
-        viewmats=viewmats,
-        Ks=Ks,
-        exposures=exposures,
-        background=_colour(background),
-        images=_images(out, wanted, shape, dtype, device, whole=len(worlds) == len(poses)),
-        worlds=worlds,
-        cache=cache,
-        memory_bytes=memory_mib << 20,
-        antialiased=antialiased,
-    )
+    device = splats.splats.means.device
+    _, module = load(backend, device)
+    options = {"cache": cache, "memory_bytes": _bytes(memory_mib), "antialiased": antialiased}
+    request = _request(splats, poses, cameras, {"worlds": worlds, "background": _colour(background), **options})
+    shape = (len(poses), request.viewmats.shape[1], cameras.height, cameras.width)
+    request = replace(request, images=_images(out, wanted, shape, dtype, device, whole=len(worlds) == len(poses)))
     if isinstance(module, Worlds):
         module.render_worlds(request)
     else:
         _compose.render_worlds(request, module)
     return request.images
+
+
+def _wanted(outputs: Collection[str]) -> tuple[str, ...]:
+    wanted = tuple(name for name in _OUTPUTS if name in set(outputs))
+    if not wanted or not set(outputs) <= set(_OUTPUTS):
+        raise ValueError(f"outputs must be some of {_OUTPUTS}; got {tuple(outputs)}")
+    return wanted
+
+
+def _bytes(memory_mib: int) -> int:
+    if memory_mib < 1:
+        raise ValueError(f"memory_mib must be at least 1; it is {memory_mib}")
+    return memory_mib << 20
+
+
+def _request(splats: WorldSplats, poses: Tensor, cameras: WorldCameras, options: dict[str, Any]) -> WorldRequest:
+    """All of the request but for its images."""
+    viewmats, Ks, exposures = _cameras(cameras, len(poses))
+    seen = {"viewmats": viewmats, "Ks": Ks, "exposures": exposures}
+    return WorldRequest(splats=splats, poses=poses, images=WorldImages(), **seen, **options)
 
 
 def _host(values: Any, name: str) -> Tensor:
@@ -108,7 +114,7 @@ def _poses(T_world_body: Tensor | np.ndarray, bodies: int) -> Tensor:
     poses = _host(T_world_body, "T_world_body")
     if poses.ndim != 4 or poses.shape[1:] != (bodies, 4, 4) or len(poses) < 1:
         raise ValueError(
-            f"T_world_body must be [W, {bodies}, 4, 4], one pose for each body of the splats; it is {tuple(poses.shape)}"
+            f"T_world_body must be [W, {bodies}, 4, 4], a pose for each body of the splats; it is {tuple(poses.shape)}"
         )
     _refuse(~_rigid(poses), poses, "T_world_body", ("world", "body"))
     still = (poses[:, 0] - torch.eye(4, dtype=poses.dtype)).abs().amax((1, 2)) <= 1e-9
@@ -129,8 +135,8 @@ def _cameras(cameras: WorldCameras, worlds: int) -> tuple[Tensor, Tensor, Tensor
         fits = value.ndim == 4 and value.shape[0] in (1, worlds) and value.shape[1:] == (count, *tail)
         if not fits or count < 1:
             raise ValueError(
-                f"cameras.{name} must be [{worlds} or 1, C, {tail[0]}, {tail[1]}] with C >= 1, the same for viewmats and"
-                f" Ks; they are {tuple(value.shape)}"
+                f"cameras.{name} must be [{worlds} or 1, C, {tail[0]}, {tail[1]}] with C >= 1, the same for both"
+                f" of them; it is {tuple(value.shape)}"
             )
     if cameras.width < 1 or cameras.height < 1:
         raise ValueError(f"the image size must be positive; it is {cameras.width}x{cameras.height}")
@@ -139,8 +145,8 @@ def _cameras(cameras: WorldCameras, worlds: int) -> tuple[Tensor, Tensor, Tensor
     if not bool(good.all()):
         world, camera = (~good).nonzero()[0].tolist()
         raise ValueError(
-            f"cameras.Ks of world {world}, camera {camera} must be finite, without skew, with positive focal lengths; it"
-            f" is {Ks[world, camera].tolist()}"
+            f"cameras.Ks of world {world}, camera {camera} must be finite, without skew, with positive focal lengths;"
+            f" it is {Ks[world, camera].tolist()}"
         )
     exposures = torch.ones(1, 1) if cameras.exposures is None else _host(cameras.exposures, "cameras.exposures")
     if cameras.exposures is not None and (exposures.ndim != 2 or exposures.shape not in ((1, count), (worlds, count))):

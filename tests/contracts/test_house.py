@@ -21,6 +21,7 @@ MODULE_LINES, FUNCTION_LINES, FUNCTION_LINES_HARD, PARAMETERS = 400, 60, 100, 8
 
 RATCHET: dict[str, int] = {
     "recon4d/commands/_reconstruct.py::reconstruct()": 11,
+    "recon4d/raster/_worlds.py::render_worlds()": 12,
     "recon4d/raster/cpu/_project.py": 425,
     "recon4d/raster/cpu/_project.py::project_gradient": 65,
     "recon4d/raster/cpu/_tiles.py": 516,

@@ -1,9 +1,9 @@
 """Kernels that draw many frames of one camera: splats that move with bodies, in front of or behind a shared ground.
 
 A frame is one world seen by the camera. Its own splats are projected, ordered and listed by tile (``prepare``,
-``fill``); ``draw`` merges each tile's list with that of the ground, which all frames share, in order of depth. ``settle``
-draws the ground alone and keeps what any frame can still need of it. Frames are independent and each is computed in one
-order, so the result does not depend on how many there are, nor on threads.
+``fill``); ``draw`` merges each tile's list with that of the ground, which all frames share, in order of depth.
+``settle`` draws the ground alone and keeps what any frame can still need of it. Frames are independent and each is
+computed in one order, so the result does not depend on how many there are, nor on threads.
 """
 
 from __future__ import annotations
@@ -18,14 +18,7 @@ from numba import prange
 from recon4d.jit import kernel
 from recon4d.raster.cpu import _bins, _lanes, _tiles
 from recon4d.raster.cpu._bins import order_by_depth
-from recon4d.raster.cpu._lanes import (
-    composite_body,
-    project_lanes,
-    shade_0,
-    shade_1,
-    shade_2,
-    shade_3,
-)
+from recon4d.raster.cpu._lanes import composite_body, project_lanes, shade_0, shade_1, shade_2, shade_3
 from recon4d.raster.cpu._tiles import (
     AHEAD,
     BATCH,
@@ -61,17 +54,17 @@ def _inner(function: Callable) -> Any:
     return numba.njit(function, fastmath=_FLAGS, error_model="numpy", nogil=True, forceinline=True)
 
 
-def _called(function: Callable) -> Any:
+def _njit(function: Callable) -> Any:
     """Compiled by itself: parallel kernels are slow to compile, so that little but their loop should be in them."""
     return numba.njit(function, fastmath=_FLAGS, error_model="numpy", nogil=True)
 
 
 @_inner
-def _enter(place, entries, masks, tile, g, mask, step):
+def _enter(place, entries, masks, tile, g, mask):
     at = place[tile]
     entries[at] = g
     masks[at] = mask
-    place[tile] = at + step
+    place[tile] = at + 1
 
 
 @_inner
@@ -81,7 +74,7 @@ def _size(images):
     return height, max(rgb.shape[3], alpha.shape[3], depth.shape[3], labels.shape[3])
 
 
-@_called
+@_njit
 def _copy_lines(images, base, w, camera, y0, y1):
     if images[0].shape[0] > 0:
         images[0][w, camera, y0:y1] = base[0][0, 0, y0:y1]
@@ -93,7 +86,7 @@ def _copy_lines(images, base, w, camera, y0, y1):
         images[3][w, camera, y0:y1] = base[3][0, 0, y0:y1]
 
 
-@_called
+@_njit
 def _merge(bodies, ground, f, places, live, addresses, blocks, owners):
     """Gathers the next entries, nearest first, that may show in a live block; returns how many, and the new places."""
     _, _, entries, masks, records, _ = bodies
@@ -139,7 +132,7 @@ def _merge(bodies, ground, f, places, live, addresses, blocks, owners):
     return n, k, g
 
 
-@_called
+@_njit
 def _resolve(state, weights, present, shown, place, rules, look, images):
     """Writes the blocks of a tile that are shown, a bit each, into the images."""
     w, camera, x0, y0, width, height = place
@@ -176,7 +169,7 @@ def _resolve(state, weights, present, shown, place, rules, look, images):
                 labels[w, camera, y, x] = label
 
 
-@_called
+@_njit
 def _project(table, starts, views, lens, columns, first, records, keys, rects, lengths):
     """One frame of :func:`prepare`; returns how many splats are drawn."""
     stride = np.intp(table.strides[0])
@@ -213,16 +206,12 @@ def _project(table, starts, views, lens, columns, first, records, keys, rects, l
                 n += 1
                 x0, y0 = whole[_lanes.RECT, lane] >> 2, whole[_lanes.RECT + 1, lane] >> 2
                 x1, y1 = whole[_lanes.RECT + 2, lane] >> 2, whole[_lanes.RECT + 3, lane] >> 2
-                if x1 - x0 <= 1 and y1 - y0 <= 1:
-                    # Most splats touch one to four tiles, and no branch foretells how many.
+                if x0 == x1 and y0 == y1:
                     lengths[y0 * columns + x0] += 1
-                    lengths[y0 * columns + x1] += x1 - x0
-                    lengths[y1 * columns + x0] += y1 - y0
-                    lengths[y1 * columns + x1] += (x1 - x0) * (y1 - y0)
-                else:
-                    for y in range(y0, y1 + 1):
-                        for x in range(x0, x1 + 1):
-                            lengths[y * columns + x] += 1
+                    continue
+                for y in range(y0, y1 + 1):
+                    for x in range(x0, x1 + 1):
+                        lengths[y * columns + x] += 1
     return n
 
 
@@ -260,7 +249,7 @@ def fill(order, counts, rects, columns, starts, ends, entries, masks):
     Args:
         order, counts, rects: as :func:`prepare` left them.
         columns: tiles in a row of tiles.
-        starts: [F, tiles] int64, where each list begins; after each there is room for one entry more than it has.
+        starts: [F, tiles] int64, where each list begins.
         ends: [F, tiles] int64, written.
         entries: int32, written: indices into the frame's records.
         masks: uint16, written: the blocks of its tile that each entry may touch, a bit each.
@@ -274,22 +263,15 @@ def fill(order, counts, rects, columns, starts, ends, entries, masks):
             left, top = (0xF << (x0 & 3)) & 0xF, (0xF << (y0 & 3)) & 0xF
             right, bottom = 0xF >> (3 - (x1 & 3)), 0xF >> (3 - (y1 & 3))
             x0, y0, x1, y1 = x0 >> 2, y0 >> 2, x1 >> 2, y1 >> 2
-            wide, high = x1 - x0, y1 - y0
-            if wide <= 1 and high <= 1:
-                # Written for all four tiles; those that are not touched keep their place, so it is written over.
-                over = _SPREAD[top & (bottom | -high)]
-                here, beside = u4(0x1111 * (left & (right | -wide))), u4(0x1111 * right)
-                _enter(place, entries, masks, y0 * columns + x0, g, over & here, 1)
-                _enter(place, entries, masks, y0 * columns + x1, g, over & beside, wide)
-                under = _SPREAD[bottom]
-                _enter(place, entries, masks, y1 * columns + x0, g, under & here, high)
-                _enter(place, entries, masks, y1 * columns + x1, g, under & beside, wide * high)
+            if x0 == x1 and y0 == y1:
+                mask = _SPREAD[top & bottom] & u4(0x1111 * (left & right))
+                _enter(place, entries, masks, y0 * columns + x0, g, mask)
                 continue
             for y in range(y0, y1 + 1):
                 rows = _SPREAD[(top if y == y0 else 0xF) & (bottom if y == y1 else 0xF)]
                 for x in range(x0, x1 + 1):
                     across = 0x1111 * ((left if x == x0 else 0xF) & (right if x == x1 else 0xF))
-                    _enter(place, entries, masks, y * columns + x, g, rows & u4(across), 1)
+                    _enter(place, entries, masks, y * columns + x, g, rows & u4(across))
 
 
 @kernel(parallel=True, fastmath=_FLAGS, uses=_PARTS)
@@ -331,7 +313,7 @@ def settle(starts, ends, entries, masks, records, size, rules, hits, states):
         states[tile] = state
 
 
-@_called
+@_njit
 def _draw_line(f, line, w, bodies, ground, rules, look, camera, images, base):
     """One row of tiles of :func:`draw`."""
     cut, top, end = rules[:3]

@@ -1,4 +1,4 @@
-"""Sixteen splats at once onto the image plane: vector code that the kernels of :mod:`recon4d.raster.cpu._frames` take in.
+"""Sixteen splats at once onto the image plane: vector code for the kernels of :mod:`recon4d.raster.cpu._frames`.
 
 A rigid body's splats are drawn where they are in its own frame by a camera whose view matrix has the body's pose in it:
 means, covariances and the directions that harmonics are seen from all come out as if the splats had been moved.
@@ -45,8 +45,8 @@ AWAY = 12
 FX, FY, CX, CY, LIMIT_X, LIMIT_Y, WIDTH, HEIGHT, NEAR, DILATION, VARIANCE, CUT, ANTIALIASED = range(13)
 """Places in a lens."""
 RECT = 12
-"""First of the four rows of whole numbers that projection writes behind a record's columns: touched blocks of 4x4 pixels,
-x0, y0, x1, y1, ends included."""
+"""First of the four rows of whole numbers that projection writes behind a record's columns: touched blocks of 4x4
+pixels, x0, y0, x1, y1, ends included."""
 BLOCK_BITS = 2
 
 _LN2 = math.log(2.0)
@@ -105,8 +105,9 @@ def _touched(centre: _Vec, reach: _Vec, size: _Vec) -> tuple[_Vec, _Vec]:
 def project_lanes(typing, table, stride, view, lens, out):
     """Projects the 16 splats of a table at an address; rows are so many bytes apart.
 
-    Writes the columns of their records but for colours, and the blocks that they touch, as rows at ``out``; returns one bit a splat:
-    whether it is drawn. What only shows before projection is not asked: a table has such splats transparent.
+    Writes the columns of their records but for colours, and the blocks that they touch, as rows at ``out``; returns
+    one bit a splat: whether it is drawn. What already shows before projection is not asked: tables hold such splats
+    as transparent.
     """
 
     def generate(context, builder, signature, args):

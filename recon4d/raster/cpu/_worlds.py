@@ -7,7 +7,7 @@ for one that moves with something the background is a body like the others.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numba
@@ -43,6 +43,8 @@ class _Ground:
     masks: np.ndarray
     records: np.ndarray
     states: np.ndarray
+    bases: dict[tuple, tuple[np.ndarray, ...]] = field(default_factory=dict)
+    """Resolved images of the ground alone, the last of them, by how they look."""
 
     def arrays(self) -> tuple[np.ndarray, ...]:
         return (self.starts, self.ends, self.entries, self.masks, self.records, self.states)
@@ -150,8 +152,7 @@ class _Camera:
             (np.ones(room, np.int32), *sort),
             *(first, found),
         )
-        # Lists begin one behind another, with room for one entry after each.
-        lengths = tally.astype(np.int64) + 1
+        lengths = tally.astype(np.int64)
         pairs = lengths.sum(1)
         most = max(self.request.memory_bytes // 2 // _ENTRY, 1)
         begin = 0
@@ -166,7 +167,7 @@ class _Camera:
             ends = np.cumsum(lengths[part]).reshape(fits, self.tiles)
             begins = ends - lengths[part]
             total = int(ends[-1, -1])
-            entries, masks = array("entries", (total,), np.int32), array("masks", (total,), np.uint16)
+            entries, masks = array("entries", (max(total, 1),), np.int32), array("masks", (max(total, 1),), np.uint16)
             _frames.fill(order[part], found[part], rects[part], columns, begins, ends, entries, masks)
             yield part, _Lists(begins, ends, entries, masks, records[part])
             begin += fits
@@ -217,12 +218,17 @@ class _Camera:
         images = self.request.images
         if images.rgb is not None and (exposures != exposures[0]).any():
             return _arrays(None, _OUTPUTS)
+        key = (self.look.tobytes(), float(exposures[0]), images.outputs, images.rgb is not None and images.rgb.dtype)
+        if key in ground.bases:
+            return ground.bases[key]
         alone = {name: torch.empty_like(getattr(images, name)[:1, :1]) for name in images.outputs}
         base = _arrays(WorldImages(**alone), _OUTPUTS)
         nothing = np.zeros((1, self.tiles), np.int64)
         lists = (nothing, nothing, *_NOTHING[:2], np.zeros((1, 1, _frames.RECORD), np.float32), 1)
         targets = (np.zeros(1, np.int64), 0)
         _frames.draw(lists, ground.arrays(), _RULES, (self.look, exposures[:1]), targets, base, _arrays(None, _OUTPUTS))
+        ground.bases.clear()
+        ground.bases[key] = base
         return base
 
 

@@ -22,7 +22,10 @@ from recon4d.raster._plan import Plan
 from recon4d.raster.torch._blend import Blend
 from recon4d.raster.torch._lists import list_lengths, tile_lists
 from recon4d.raster.torch._project import Camera, harmless, project, take, tile_rects, usable
+from recon4d.raster.torch._worlds import render_worlds
 from recon4d.types import RenderOutput, Splats
+
+__all__ = ["DEVICES", "render", "render_worlds", "status", "survey"]
 
 DEVICES = ("*",)
 
