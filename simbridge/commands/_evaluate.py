@@ -4,80 +4,70 @@ from __future__ import annotations
 
 import json as json_
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+if TYPE_CHECKING:
+    from simbridge.core import Worlds
+    from simbridge.evaluate import EpisodeResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How episodes are played and shown."""
+
+    task: str = "reach"
+    """what is to be done."""
+    policy: str = "random"
+    """"random", "zero", "replay:FILE.npz" or "package.module:factory"."""
+    episodes: int = 50
+    """how many; the first of the seed's."""
+    out: Path | None = None
+    """folder for summary.json, summary.html and films; evaluate-TASK when left out."""
+    seed: int = 0
+    """of the episodes."""
+    num_envs: int = 16
+    """how many are played at a time."""
+    control: Literal["joint_delta", "joint_position", "ee_delta"] = "joint_delta"
+    """what actions mean."""
+    control_hz: float = 10.0
+    """actions a second."""
+    cameras: tuple[str, ...] = ()
+    """what the policy sees; all of the bundle's when left out."""
+    image_size: tuple[int, int] | None = None
+    """width and height of its pictures; the cameras' own when left out."""
+    delay_steps: int = 0
+    """steps by which actions come late."""
+    films: int = 4
+    """of how many episodes films are made."""
+    record: bool = False
+    """write actions.npz, which "replay:" plays again."""
+    device: str = "cpu"
+    """an accelerator's name, or "auto"."""
+    json: bool = False
+    """print the summary as JSON."""
+    quiet: bool = False
+    """no progress."""
+
 
 def evaluate(
-    bundle: Annotated[Path, tyro.conf.Positional],
-    /,
-    *,
-    task: str = "reach",
-    policy: str = "random",
-    episodes: int = 50,
-    out: Path | None = None,
-    seed: int = 0,
-    num_envs: int = 16,
-    control: Literal["joint_delta", "joint_position", "ee_delta"] = "joint_delta",
-    control_hz: float = 10.0,
-    cameras: tuple[str, ...] = (),
-    image_size: tuple[int, int] | None = None,
-    delay_steps: int = 0,
-    films: int = 4,
-    record: bool = False,
-    device: str = "cpu",
-    json: bool = False,
-    quiet: bool = False,
+    bundle: Annotated[Path, tyro.conf.Positional], /, options: Annotated[Options, tyro.conf.arg(name="")]
 ) -> int:
     """Play episodes of a task with a policy, and say how often it succeeds.
 
     Args:
         bundle: folder of a bundle.
-        task: what is to be done.
-        policy: "random", "zero", "replay:FILE.npz" or "package.module:factory".
-        episodes: how many; the first of the seed's.
-        out: folder for summary.json, summary.html and films; evaluate-TASK when left out.
-        seed: of the episodes.
-        num_envs: how many are played at a time.
-        control: what actions mean.
-        control_hz: actions a second.
-        cameras: what the policy sees; all of the bundle's when left out.
-        image_size: width and height of its pictures; the cameras' own when left out.
-        delay_steps: steps by which actions come late.
-        films: of how many episodes films are made.
-        record: write actions.npz, which "replay:" plays again.
-        device: an accelerator's name, or "auto".
-        json: print the summary as JSON.
-        quiet: no progress.
+        options: how.
     """
-    from recon4d.accelerators import resolve
-    from recon4d.errors import ConfigError
-    from simbridge.bundle import load
-    from simbridge.core import SensorConfig, Worlds, WorldsConfig
     from simbridge.evaluate import summarise, write_summary
-    from simbridge.play import PlayConfig, load_policy, play
-    from simbridge.tasks import make_task
 
-    if episodes < 1:
-        raise ConfigError(f"episodes must be at least 1; it is {episodes}")
-    out = out or Path(f"evaluate-{task}")
-    sensors = SensorConfig(cameras=cameras, image_size=image_size, device=resolve(device).torch_device)
-    config = WorldsConfig(sensors=sensors, control=control, control_hz=control_hz)
-    worlds = Worlds(load(bundle), make_task(task), min(num_envs, episodes), seed=seed, config=config)
-    results = play(
-        worlds,
-        load_policy(policy, worlds.controller.width),
-        range(episodes),
-        name=policy,
-        config=PlayConfig(delay_steps=delay_steps, films=films, record=record),
-        out=out,
-        on_event=(lambda event: None) if quiet or json else _say,
-    )
-    summary = summarise(results)
-    files = write_summary(summary, out, title=f"{task} on {bundle.name}")
-    if json:
+    out = options.out or Path(f"evaluate-{options.task}")
+    summary = summarise(_played(_worlds(bundle, options), options, out))
+    files = write_summary(summary, out, title=f"{options.task} on {bundle.name}")
+    if options.json:
         print(json_.dumps(summary.to_json()))
         return 0
     for row in summary.groups:
@@ -89,11 +79,40 @@ def evaluate(
     return 0
 
 
+def _worlds(bundle: Path, options: Options) -> Worlds:
+    from recon4d.accelerators import resolve
+    from recon4d.errors import ConfigError
+    from simbridge.bundle import load
+    from simbridge.core import SensorConfig, Worlds, WorldsConfig
+    from simbridge.tasks import make_task
+
+    if options.episodes < 1 or options.num_envs < 1:
+        raise ConfigError(f"episodes and num_envs must be at least 1; they are {options.episodes}, {options.num_envs}")
+    device = resolve(options.device).torch_device
+    sensors = SensorConfig(cameras=options.cameras, image_size=options.image_size, device=device)
+    config = WorldsConfig(sensors=sensors, control=options.control, control_hz=options.control_hz)
+    count = min(options.num_envs, options.episodes)
+    return Worlds(load(bundle), make_task(options.task), count, seed=options.seed, config=config)
+
+
+def _played(worlds: Worlds, options: Options, out: Path) -> list[EpisodeResult]:
+    from simbridge.play import PlayConfig, load_policy, play
+
+    return play(
+        worlds,
+        load_policy(options.policy, worlds.controller.width),
+        range(options.episodes),
+        name=options.policy,
+        config=PlayConfig(delay_steps=options.delay_steps, films=options.films, record=options.record),
+        out=out,
+        on_event=(lambda event: None) if options.quiet or options.json else _say,
+    )
+
+
 def _say(event: object) -> None:
     from recon4d.events import Progress
 
     if isinstance(event, Progress):
         left = f", {event.eta_s:.0f} s left" if event.eta_s is not None else ""
-        print(f"\r{event.step} of {event.total} episodes{left}   ", end="", file=sys.stderr, flush=True)
-        if event.step == event.total:
-            print(file=sys.stderr)
+        end = "\n" if event.step == event.total else ""
+        print(f"\r{event.step} of {event.total} episodes{left}   ", end=end, file=sys.stderr, flush=True)
