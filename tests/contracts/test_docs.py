@@ -32,7 +32,7 @@ from tests import worlds
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-PACKAGE = ROOT / "recon4d"
+PACKAGE, SIMBRIDGE = ROOT / "recon4d", ROOT / "simbridge"
 
 
 def blocks(language: str) -> list[str]:
@@ -212,12 +212,13 @@ def test_the_capture_shown_is_one_but_for_its_files(tmp_path: Path) -> None:
     assert {finding.file for finding in findings} == {"left.json", "right.json"}, findings
 
 
-def test_the_table_of_rooms_is_the_house() -> None:
-    rows = table("room")
+@pytest.mark.parametrize(("heading", "package"), [("room", PACKAGE), ("simbridge's room", SIMBRIDGE)])
+def test_the_table_of_rooms_is_the_house(heading: str, package: Path) -> None:
+    rows = table(heading)
     rooms = {code_names(row[0])[0]: code_names(row[1]) for row in rows}
-    assert set(rooms) == {f"recon4d.{path.parent.name}" for path in PACKAGE.glob("*/__init__.py")}
+    assert set(rooms) == {f"{package.name}.{path.parent.name}" for path in package.glob("*/__init__.py")}
     for room, names in rooms.items():
-        assert names, room
+        assert names or room == "simbridge.adapters", room
         assert set(names) <= set(importlib.import_module(room).__all__), room
 
 
@@ -228,8 +229,8 @@ def test_the_table_of_backends_is_whole() -> None:
 
 
 def entry_point_groups() -> Iterator[str]:
-    """Every group that the package asks for."""
-    for path in PACKAGE.rglob("*.py"):
+    """Every group that the packages ask for."""
+    for path in [*PACKAGE.rglob("*.py"), *SIMBRIDGE.rglob("*.py")]:
         tree = ast.parse(path.read_text("utf-8"))
         constants = {
             target.id: node.value.value
