@@ -12,7 +12,7 @@ from recon4d.errors import ConfigError
 from simbridge.core._control import Control, Controller
 from simbridge.core._physics import Physics
 from simbridge.core._randomise import Draw, Randomisation, draw
-from simbridge.core._sensors import Pictures, SensorConfig, Sensors
+from simbridge.core._sensors import Pictures, SensorConfig, Sensors, blank
 from simbridge.core._task import Start, Task, View, to_info
 from simbridge.errors import TaskError
 from simbridge.mjcf import geom_splats
@@ -55,7 +55,8 @@ class Step:
     success: np.ndarray
     """[n] bool, at this step."""
     infos: dict[str, np.ndarray]
-    """[n, ...] by name."""
+    """[n, ...] by name. ``blank`` [n, C], where something was drawn: the camera sees one colour alone, as from within a
+    thing or away from the scene."""
 
 
 class Worlds:
@@ -153,8 +154,11 @@ class Worlds:
             "unstable": no.copy(),
             **self._randomised(ids),
         }
+        pictures = self.sensors.draw(ids) if render else None
+        if pictures is not None and "rgb" in self.config.sensors.kinds:
+            infos["blank"] = np.stack([blank(kinds["rgb"]) for kinds in pictures.values()], 1)
         return Step(
-            pictures=self.sensors.draw(ids) if render else None,
+            pictures=pictures,
             states=self.task.states(view).astype(np.float32),
             rewards=np.zeros(len(ids), np.float32),
             terminated=no.copy(),

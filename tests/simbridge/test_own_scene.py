@@ -1,4 +1,4 @@
-"""A user's own recording as an environment: imported, reconstructed, bundled with an arm by a configuration, played in."""
+"""A user's own recording as an environment: imported, reconstructed, bundled with an arm by a file, played in."""
 
 from __future__ import annotations
 

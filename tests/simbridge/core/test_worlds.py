@@ -266,6 +266,15 @@ def test_pictures_are_late_by_whole_steps(bundle: Bundle) -> None:
             assert np.array_equal(now.pictures["wrist"]["rgb"][world], wanted)
 
 
+def test_a_camera_that_sees_nothing_is_told(bundle: Bundle) -> None:
+    away = replace(bundle.cameras[0], name="away", T_body_cam=bundle.cameras[0].T_body_cam @ np.diag([1, -1, -1, 1]))
+    config = WorldsConfig(sensors=SensorConfig(cameras=("front", "away")))
+    worlds = make(replace(bundle, cameras=(bundle.cameras[0], away)), 2, config=config)
+    for step in (worlds.reset(worlds.all, [1, 2]), worlds.step(worlds.all, actions(2))):
+        assert step.infos["blank"].tolist() == [[False, True]] * 2
+    assert "blank" not in worlds.step(worlds.all, actions(2), render=False).infos
+
+
 def test_noise_is_the_worlds_own_and_repeats(bundle: Bundle) -> None:
     noisy = replace(SEEN, randomisation=Randomisation(noise=0.02))
     clean = make(bundle, 1, config=SEEN).reset(np.zeros(1, int), [7]).pictures
