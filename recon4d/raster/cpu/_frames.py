@@ -18,13 +18,13 @@ from numba import prange
 from recon4d.jit import kernel
 from recon4d.raster.cpu import _bins, _lanes, _tiles
 from recon4d.raster.cpu._bins import order_by_depth
-from recon4d.raster.cpu._lanes import composite_body, project_lanes, shade_0, shade_1, shade_2, shade_3
 from recon4d.raster.cpu._tiles import (
     AHEAD,
     BATCH,
     DEPTH,
     LANES,
     RECORD,
+    ROW,
     ROWS,
     SUMS,
     TILE,
@@ -39,8 +39,6 @@ from recon4d.raster.cpu._tiles import (
 
 _SPREAD = np.array([sum(0xF << 4 * i for i in range(4) if rows >> i & 1) for rows in range(16)], np.uint16)
 """Rows of blocks, a bit each, to the blocks of a tile, a bit each."""
-BODY = 12
-"""Column of a record, after those that blending reads: the splat's body."""
 _PARTS = [_tiles, _bins, _lanes]
 _FLAGS = {"contract", "nsz", "arcp", "afn"}
 
@@ -124,7 +122,7 @@ def _merge(bodies, ground, f, places, live, addresses, blocks, owners):
             g += 1
             ground_z = f4(-1)
         else:
-            addresses[n], owners[n] = own, i4(records[f, entries[k], BODY])
+            addresses[n], owners[n] = own, i4(records[f, entries[k], _lanes.BODY])
             blocks[n] = u4(masks[k]) & live
             k += 1
             own_z = f4(-1)
@@ -172,8 +170,7 @@ def _resolve(state, weights, present, shown, place, rules, look, images):
 @_njit
 def _project(table, starts, views, lens, columns, first, records, keys, rects, lengths):
     """One frame of :func:`prepare`; returns how many splats are drawn."""
-    stride = np.intp(table.strides[0])
-    coefficients = (table.shape[0] - _lanes.SHADE) // 3
+    size, coefficients = np.intp(table.strides[0]), (table.shape[1] - _lanes.SHADE) // 3
     state = carray(tile_memory(), (LANES, LANES), f4)
     whole = state.view(np.int32)
     out, optics = state.ctypes.data, lens.ctypes.data
@@ -181,31 +178,29 @@ def _project(table, starts, views, lens, columns, first, records, keys, rects, l
     n = 0
     for body in range(starts.shape[0] - 1):
         view = views[body].ctypes.data
-        for i in range(starts[body], starts[body + 1], LANES):
-            at = table.ctypes.data + np.intp(4 * i)
-            drawn = project_lanes(at, stride, view, optics, out)
+        for i in range(starts[body], starts[body + 1]):
+            at = table.ctypes.data + np.intp(i) * size
+            drawn = _lanes.project_lanes(at, view, optics, out)
             if drawn == u4(0):
                 continue
             if coefficients == 1:
-                shade_0(at, stride, view, out)
+                _lanes.shade_0(at, view, out)
             elif coefficients == 4:
-                shade_1(at, stride, view, out)
+                _lanes.shade_1(at, view, out)
             elif coefficients == 9:
-                shade_2(at, stride, view, out)
+                _lanes.shade_2(at, view, out)
             else:
-                shade_3(at, stride, view, out)
+                _lanes.shade_3(at, view, out)
+            _lanes.turn_records(out, f4(first + body))
             for lane in range(LANES):
                 if (drawn >> u4(lane)) & u4(1) == u4(0):
                     continue
-                for column in range(BODY):
-                    records[n, column] = state[column, lane]
-                records[n, BODY] = f4(first + body)
-                for corner in range(4):
-                    rects[n, corner] = whole[_lanes.RECT + corner, lane]
-                keys[n] = u4(whole[DEPTH, lane])
+                _lanes.copy_record(out + np.intp(ROW * lane), records.ctypes.data + np.intp(ROW) * np.intp(n))
+                begin, end = whole[lane, _lanes.FIRST], whole[lane, _lanes.LAST]
+                rects[n, 0], rects[n, 1] = begin, end
+                keys[n] = u4(whole[lane, DEPTH])
                 n += 1
-                x0, y0 = whole[_lanes.RECT, lane] >> 2, whole[_lanes.RECT + 1, lane] >> 2
-                x1, y1 = whole[_lanes.RECT + 2, lane] >> 2, whole[_lanes.RECT + 3, lane] >> 2
+                x0, y0, x1, y1 = (begin & 0xFFFF) >> 2, begin >> 18, (end & 0xFFFF) >> 2, end >> 18
                 if x0 == x1 and y0 == y1:
                     lengths[y0 * columns + x0] += 1
                     continue
@@ -220,13 +215,13 @@ def prepare(table, starts, views, lenses, columns, records, bins, order, scratch
     """Projects the splats of the bodies into each frame, and orders them by depth.
 
     Args:
-        table: [13 + 3 K, P] float32, rows as :mod:`recon4d.raster.cpu._lanes` names them.
-        starts: [B + 1] int64, where each body's columns begin and end; multiples of 16.
+        table: [P / 16, 13 + 3 K, 16] float32, rows as :mod:`recon4d.raster.cpu._lanes` names them, of 16 splats each.
+        starts: [B + 1] int64, where each body's rows begin and end, in sixteens.
         views: [F, B, 16] float32: the first three rows of camera from body, and minus the camera's centre in the body.
         lenses: [F, 13] float32, as named there too.
         columns: tiles in a row of tiles.
         records: [F, V, RECORD], written for the drawn splats, in order of body and index.
-        bins: (keys [F, V] uint32, rects [F, V, 4] int16, tally [F, tiles] int32), written: camera-z, touched blocks,
+        bins: (keys [F, V] uint32, rects [F, V, 2] int32, tally [F, tiles] int32), written: camera-z, touched blocks,
             and the length of each tile's list.
         order: [F, V] int32, written: drawn splats, nearest first.
         scratch: (ones [V] int32, sort [F, 3, V] uint32, bases [F, V + 1] int64).
@@ -259,7 +254,12 @@ def fill(order, counts, rects, columns, starts, ends, entries, masks):
         place[:] = starts[f]
         for j in range(counts[f, 0]):
             g = order[f, j]
-            x0, y0, x1, y1 = i4(rects[f, g, 0]), i4(rects[f, g, 1]), i4(rects[f, g, 2]), i4(rects[f, g, 3])
+            x0, y0, x1, y1 = (
+                rects[f, g, 0] & 0xFFFF,
+                rects[f, g, 0] >> 16,
+                rects[f, g, 1] & 0xFFFF,
+                rects[f, g, 1] >> 16,
+            )
             left, top = (0xF << (x0 & 3)) & 0xF, (0xF << (y0 & 3)) & 0xF
             right, bottom = 0xF >> (3 - (x1 & 3)), 0xF >> (3 - (y1 & 3))
             x0, y0, x1, y1 = x0 >> 2, y0 >> 2, x1 >> 2, y1 >> 2
@@ -367,7 +367,7 @@ def _draw_line(f, line, w, bodies, ground, rules, look, camera, images, base):
                     found += 1
                     weights[body] = f4(0)
                 own = weights.ctypes.data + np.intp(body) * np.intp(4 * LANES * LANES)
-                composite_body(state.ctypes.data, addresses[j], f4(x0), f4(y0), blocks[j], own, cut, top, end)
+                _lanes.composite_body(state.ctypes.data, addresses[j], f4(x0), f4(y0), blocks[j], own, cut, top, end)
             live = live_blocks(state.ctypes.data) & touched
         place = (w, camera, x0, y0, width, height)
         shown = touched if based else u4(0xFFFF)

@@ -44,9 +44,9 @@ AWAY = 12
 """Place in a view, after the 3x4 matrix, of minus the camera's centre in the splats' frame."""
 FX, FY, CX, CY, LIMIT_X, LIMIT_Y, WIDTH, HEIGHT, NEAR, DILATION, VARIANCE, CUT, ANTIALIASED = range(13)
 """Places in a lens."""
-RECT = 12
-"""First of the four rows of whole numbers that projection writes behind a record's columns: touched blocks of 4x4
-pixels, x0, y0, x1, y1, ends included."""
+BODY, FIRST, LAST = 12, 13, 14
+"""Columns of a record behind those that blending reads: the splat's body; and, as whole numbers, the first and the last
+block of 4x4 pixels that it touches, x + 2^16 y."""
 BLOCK_BITS = 2
 
 _LN2 = math.log(2.0)
@@ -73,9 +73,8 @@ def _dot(a: list[_Vec], b: list[_Vec]) -> _Vec:
     return a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 
 
-def _column(builder: Any, table: Any, stride: Any, row: int) -> _Vec:
-    offset = builder.mul(stride, ir.Constant(stride.type, row))
-    return _Vec(builder, builder.load(_pointer(builder, builder.add(table, offset), 0, _VEC), align=4))
+def _column(builder: Any, table: Any, row: int) -> _Vec:
+    return _Vec(builder, builder.load(_pointer(builder, table, row * ROW, _VEC), align=4))
 
 
 def _log2(value: _Vec) -> _Vec:
@@ -102,8 +101,8 @@ def _touched(centre: _Vec, reach: _Vec, size: _Vec) -> tuple[_Vec, _Vec]:
 
 
 @_intrinsic
-def project_lanes(typing, table, stride, view, lens, out):
-    """Projects the 16 splats of a table at an address; rows are so many bytes apart.
+def project_lanes(typing, table, view, lens, out):
+    """Projects 16 splats of a table, which lie row behind row at an address.
 
     Writes the columns of their records but for colours, and the blocks that they touch, as rows at ``out``; returns
     one bit a splat: whether it is drawn. What already shows before projection is not asked: tables hold such splats
@@ -111,10 +110,10 @@ def project_lanes(typing, table, stride, view, lens, out):
     """
 
     def generate(context, builder, signature, args):
-        table, stride, view, lens, out = args
+        table, view, lens, out = args
         v, k = _scalars(builder, view, 12), _scalars(builder, lens, ANTIALIASED + 1)
         rows = [v[0:3], v[4:7], v[8:11]]
-        mean = [_column(builder, table, stride, MEAN + i) for i in range(3)]
+        mean = [_column(builder, table, MEAN + i) for i in range(3)]
         x, y, z = (_dot(rows[i], mean) + v[4 * i + 3] for i in range(3))
         one = _Vec(builder, _constant([1.0] * LANES))
         zero = _Vec(builder, _constant([0.0] * LANES))
@@ -124,7 +123,7 @@ def project_lanes(typing, table, stride, view, lens, out):
         p, q = k[FX] * over, k[FY] * over
         t0 = [p * (rows[0][i] - u * rows[2][i]) for i in range(3)]
         t1 = [q * (rows[1][i] - w * rows[2][i]) for i in range(3)]
-        axes = [[_column(builder, table, stride, AXES + 3 * i + j) for i in range(3)] for j in range(3)]
+        axes = [[_column(builder, table, AXES + 3 * i + j) for i in range(3)] for j in range(3)]
         m0, m1 = [_dot(t0, axis) for axis in axes], [_dot(t1, axis) for axis in axes]
         cross = [m0[i - 2] * m1[i - 1] - m0[i - 1] * m1[i - 2] for i in range(3)]
         before, ca, cb, cc = _dot(cross, cross), _dot(m0, m0), _dot(m0, m1), _dot(m1, m1)
@@ -133,7 +132,7 @@ def project_lanes(typing, table, stride, view, lens, out):
         det = before + k[DILATION] * (ca + cc + k[DILATION])
         ca, cc = ca + k[DILATION], cc + k[DILATION]
         pays = _log2((before / det).maximum(1e-12)) * 0.5
-        opacity = _column(builder, table, stride, OPACITY)
+        opacity = _column(builder, table, OPACITY)
         opacity = opacity + pays.where(k[ANTIALIASED].compare(">", 0.0), 0.0)
         drawn = builder.and_(drawn, opacity.compare(">=", k[CUT]))
         reach = _call(((opacity - k[CUT]) * (2 * _LN2)).maximum(0.0), "sqrt")
@@ -145,12 +144,16 @@ def project_lanes(typing, table, stride, view, lens, out):
         record = [mx, my, cc * scale, cb * scale * -2.0, ca * scale, opacity, zero, zero, zero, z, cb / cc, cb / ca]
         for row, value in enumerate(record):
             _store_row(builder, out, row, value)
-        for row, value in enumerate((x0, y0, x1, y1)):
-            block = builder.ashr(builder.fptosi(value.value, _INT), ir.Constant(_INT, [BLOCK_BITS] * LANES))
-            _store_row(builder, out, RECT + row, _Vec(builder, builder.bitcast(block, _VEC)))
+        for column, x, y in ((FIRST, x0, y0), (LAST, x1, y1)):
+            blocks = [
+                builder.ashr(builder.fptosi(value.value, _INT), ir.Constant(_INT, [BLOCK_BITS] * LANES))
+                for value in (x, y)
+            ]
+            both = builder.or_(blocks[0], builder.shl(blocks[1], ir.Constant(_INT, [16] * LANES)))
+            _store_row(builder, out, column, _Vec(builder, builder.bitcast(both, _VEC)))
         return _bits(builder, drawn)
 
-    return types.uint32(*[types.intp] * 5), generate
+    return types.uint32(*[types.intp] * 4), generate
 
 
 def _harmonics(d: list[_Vec], degree: int) -> list[_Vec]:
@@ -180,28 +183,64 @@ def _shade(degree: int) -> Any:
     """Makes the intrinsic that writes the colours of 16 splats as rows at ``out``."""
 
     @_intrinsic
-    def shade(typing, table, stride, view, out):
+    def shade(typing, table, view, out):
         def generate(context, builder, signature, args):
-            table, stride, view, out = args
+            table, view, out = args
             basis = [_Vec(builder, _constant([SH_C0] * LANES))]
             if degree > 0:
                 away = _scalars(builder, view, AWAY + 3)[AWAY:]
-                d = [_column(builder, table, stride, MEAN + i) + away[i] for i in range(3)]
+                d = [_column(builder, table, MEAN + i) + away[i] for i in range(3)]
                 length = _call(_dot(d, d), "sqrt")
                 basis += _harmonics([value / length for value in d], degree)
             for channel in range(3):
                 total = _Vec(builder, _constant([0.5] * LANES))
                 for k, value in enumerate(basis):
-                    total = total + value * _column(builder, table, stride, SHADE + 3 * k + channel)
+                    total = total + value * _column(builder, table, SHADE + 3 * k + channel)
                 _store_row(builder, out, RED + channel, total.maximum(0.0))
             return context.get_dummy_value()
 
-        return types.void(*[types.intp] * 4), generate
+        return types.void(*[types.intp] * 3), generate
 
     return shade
 
 
 shade_0, shade_1, shade_2, shade_3 = (_shade(degree) for degree in range(4))
+
+
+@_intrinsic
+def turn_records(typing, out, body):
+    """Turns the 16 rows at ``out``, a row a column, into 16 records, one behind another, and tells them their body."""
+
+    def generate(context, builder, signature, args):
+        out, body = args
+        rows = [_load_row(builder, out, row).value for row in range(LANES)]
+        rows[BODY] = _splat(builder, body).value
+        half = LANES // 2
+        while half:
+            # Of each pair of rows so far apart, the blocks off the diagonal change places.
+            low = [lane if lane & half == 0 else LANES + lane - half for lane in range(LANES)]
+            high = [lane + half if lane & half == 0 else LANES + lane for lane in range(LANES)]
+            for i in (i for i in range(LANES) if i & half == 0):
+                a, b = rows[i], rows[i + half]
+                rows[i] = builder.shuffle_vector(a, b, ir.Constant(_INT, low))
+                rows[i + half] = builder.shuffle_vector(a, b, ir.Constant(_INT, high))
+            half //= 2
+        for row, value in enumerate(rows):
+            _store_row(builder, out, row, _Vec(builder, value))
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.float32), generate
+
+
+@_intrinsic
+def copy_record(typing, source, target):
+    """Copies one record; both addresses are multiples of its size."""
+
+    def generate(context, builder, signature, args):
+        _store_row(builder, args[1], 0, _load_row(builder, args[0], 0))
+        return context.get_dummy_value()
+
+    return types.void(types.intp, types.intp), generate
 
 
 @_intrinsic

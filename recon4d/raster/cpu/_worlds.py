@@ -24,8 +24,8 @@ from recon4d.raster.cpu._rules import RULES
 from recon4d.raster.cpu._workspace import Lease
 
 _OUTPUTS = ("rgb", "alpha", "depth", "segmentation")
-_FRAMES = 4
-"""Frames a thread in a chunk at most: more records than that leave the second-level cache."""
+_FRAMES = 16
+"""Frames a thread in a chunk at most. Fewer stay in nearer caches, more make threads wait less often for each other."""
 _RULES = (*RULES, np.float32(contract.MIN_LABEL_ALPHA))
 _ENTRY = 6
 """Bytes of a list's entry."""
@@ -113,7 +113,7 @@ class _Camera:
 
     def _room(self, first: int) -> int:
         """The most splats that a frame can draw."""
-        return max(int(self.starts[-1] - self.starts[first]), 1)
+        return max(int(self.starts[-1] - self.starts[first]) * _lanes.LANES, 1)
 
     def _chunk(self, first: int) -> int:
         frame = self._room(first) * (4 * _frames.RECORD + 36) + 8 * self.tiles
@@ -144,7 +144,7 @@ class _Camera:
         starts = self.starts[first : None if last is None else last + 1]
         records = array("records", (frames, room, _frames.RECORD), np.float32)
         keys, tally = array("keys", (frames, room), np.uint32), array("tally", (frames, self.tiles), np.int32)
-        rects, order = array("rects", (frames, room, 4), np.int16), array("order", (frames, room), np.int32)
+        rects, order = array("rects", (frames, room, 2), np.int32), array("order", (frames, room), np.int32)
         sort = array("scratch", (frames, 3, room), np.uint32), array("bases", (frames, room + 1), np.int64)
         found, columns = np.zeros((frames, 1), np.int64), -(-self.size[0] // _frames.TILE)
         _frames.prepare(
@@ -274,9 +274,9 @@ def _make_table(world: WorldSplats) -> tuple[np.ndarray, np.ndarray]:
     rows = torch.cat([splats.means, axes.flatten(1), logs[:, None], splats.sh.flatten(1)], 1)
     rows[~usable] = 0.0
     rows[~usable, _lanes.OPACITY] = _TRANSPARENT
-    # A row's length is no multiple of a page: else the same place in all rows would share one set of the caches.
-    length = int(starts[-1]) + lanes
-    memory = np.zeros((rows.shape[1], length + lanes * (1 - length // lanes % 2)), np.float32)
-    memory[_lanes.OPACITY] = _TRANSPARENT
-    memory[:, place.astype(np.int64)] = rows.T.numpy()
-    return memory, starts
+    # Sixteen splats lie together: else each of the rows would be a stream of its own from memory.
+    table = np.zeros((rows.shape[1], int(starts[-1]) + lanes), np.float32)
+    table[_lanes.OPACITY] = _TRANSPARENT
+    table[:, place.astype(np.int64)] = rows.T.numpy()
+    blocks = np.ascontiguousarray(table.reshape(len(table), -1, lanes).transpose(1, 0, 2))
+    return blocks, starts // lanes
