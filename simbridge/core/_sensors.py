@@ -86,7 +86,7 @@ class Sensors:
         shared = camera.body == WORLD and not self._randomisation.moves_cameras
         drawn = render_worlds(
             self._splats_there(),
-            torch.from_numpy(bodies.astype(np.float32)).to(self._config.device),
+            bodies,
             self._world_cameras(index, camera, ids, shared),
             outputs=self._config.kinds,
             background=self._background,
@@ -124,13 +124,12 @@ class Sensors:
                 T_body_cam[row] = T_body_cam[row] @ mine.T_cam_moved
         viewmats = np.linalg.inv(T_world_body @ T_body_cam)
         same = shared and bool((exposures == exposures[0]).all())
-        tensor = lambda a: torch.from_numpy(np.ascontiguousarray(a, np.float32)).to(self._config.device)  # noqa: E731
         return WorldCameras(
-            viewmats=tensor(viewmats)[:, None],
-            Ks=tensor(K)[:, None],
+            viewmats=torch.from_numpy(viewmats[:, None]),
+            Ks=torch.from_numpy(K[:, None]),
             width=camera.width,
             height=camera.height,
-            exposures=tensor(exposures[:1] if same else exposures)[:, None],
+            exposures=torch.from_numpy((exposures[:1] if same else exposures)[:, None]),
         )
 
     def _splats_there(self) -> WorldSplats:
