@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PRESET ?= fast
 SAMPLE_OUT := build/demo
 
-.PHONY: setup demo test test-slow rlinf check format bench bench-scenes clean
+.PHONY: setup demo test test-slow rlinf check format bench bench-scenes bench-worlds clean
 
 setup: $(VENV)/.installed
 
@@ -47,6 +47,9 @@ bench: setup ## Kernels against public peers, in the same run; writes build/benc
 
 bench-scenes: setup ## Whole captures: scores, seconds, memory; writes build/scenes.json.
 	$(BIN)/python -m tests.benchmarks.scenes
+
+bench-worlds: setup ## Many worlds, beside MuJoCo's own renderer; writes build/worlds.json. Needs an OpenGL that draws off screen.
+	$(BIN)/python -m tests.benchmarks.worlds
 
 clean:
 	rm -rf build .pytest_cache .ruff_cache

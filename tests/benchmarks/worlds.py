@@ -1,6 +1,6 @@
 """Many worlds of splats on the CPU, against MuJoCo's own OpenGL renderer on the same MJCF.
 
-    python -m tests.benchmarks.worlds [--threads 1] [--worlds 64] [--rounds 5]
+    python -m tests.benchmarks.worlds [--threads 2] [--worlds 64] [--rounds 5]
 
 An arm of seven links and four boxes on a table in the corner of a room, seen by one fixed camera. Splats are spread
 over the surfaces of the geoms, thin along the normal: 55,000 on what stands still, 11,000 on what moves, harmonics of
@@ -239,7 +239,7 @@ def measure(worlds: int, size: int, rounds: int) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--worlds", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
