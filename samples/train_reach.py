@@ -23,6 +23,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import nn
 
 import simbridge
+from simbridge.bundle import load
 from simbridge.core import SensorConfig, WorldsConfig
 
 ENVS, STEPS = 32, 32
@@ -124,8 +125,6 @@ class Clock(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         share = min(1.0, (time.monotonic() - self.began) / self.seconds)
-        for group in self.model.policy.optimizer.param_groups:
-            group["lr"] = 5e-4 * (1 - 0.9 * share)
         self.model.lr_schedule = lambda _: 5e-4 * (1 - 0.9 * share)
         recent = [episode["l"] for episode in self.model.ep_info_buffer or []]
         success = float(np.mean(self.model.ep_success_buffer)) if self.model.ep_success_buffer else 0.0
@@ -156,10 +155,7 @@ def main() -> None:
     parser.add_argument("--blank", action="store_true", help="black pictures")
     parser.add_argument("--out", type=Path, default=Path("build/train"))
     given = parser.parse_args()
-    from simbridge.bundle import load
-
-    bundle = load(Path(given.bundle))
-    train(bundle, given)
+    train(load(Path(given.bundle)), given)
 
 
 def train(bundle: Any, given: argparse.Namespace) -> dict[str, Any]:

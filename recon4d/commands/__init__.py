@@ -9,6 +9,6 @@ Installed packages add commands through the entry-point group ``recon4d.commands
 its value a function with annotated arguments that returns an exit code.
 """
 
-from recon4d.commands._main import main
+from recon4d.commands._main import main, run
 
-__all__ = ["main"]
+__all__ = ["main", "run"]

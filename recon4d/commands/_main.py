@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 
 import tyro
@@ -14,7 +14,7 @@ from recon4d.commands._check import check
 from recon4d.commands._import import import_
 from recon4d.commands._look import export, render, score
 from recon4d.commands._reconstruct import reconstruct
-from recon4d.errors import ConfigError, Recon4DError
+from recon4d.errors import ConfigError, MissingExtraError, Recon4DError
 
 ENTRY_POINTS = "recon4d.commands"
 _DESCRIPTION = f"""Turns videos of a workbench from several fixed cameras into a dynamic 4D Gaussian scene.
@@ -29,17 +29,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: without the program's name; None takes the process's.
     """
+    return run(commands, "recon4d", _DESCRIPTION, arguments)
+
+
+def run(
+    table: Callable[[], dict[str, Callable[..., int]]],
+    program: str,
+    description: str,
+    arguments: Sequence[str] | None = None,
+    *,
+    extras: Mapping[str, str] | None = None,
+) -> int:
+    """Runs one of a program's commands: an error of ours becomes a line and its exit code, Ctrl-C becomes 130.
+
+    Args:
+        table: gives the commands by name, annotated functions that return an exit code.
+        program: its name.
+        description: what its help begins with.
+        arguments: without the program's name; None takes the process's.
+        extras: by package that may be missing, the extra that installs it.
+    """
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments in (["--version"], ["-V"]):
-        print(f"recon4d {__version__}")
+        print(f"{program} {__version__}")
         return 0
     try:
         return tyro.extras.subcommand_cli_from_dict(
-            commands(), prog="recon4d", description=_DESCRIPTION, args=arguments, sort_subcommands=False
+            table(), prog=program, description=description, args=arguments, sort_subcommands=False
         )
     except Recon4DError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
+    except ModuleNotFoundError as error:
+        extra = (extras or {}).get(error.name or "")
+        if extra is None:
+            raise
+        missing = MissingExtraError(str(error.name), extra, program)
+        print(f"error: {missing}", file=sys.stderr)
+        return missing.exit_code
     except KeyboardInterrupt:
         print("aborted", file=sys.stderr)
         return 130

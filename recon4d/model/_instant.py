@@ -27,8 +27,8 @@ class Slice:
     leaf: Tensor
     """[n, D] float32 copy of those rows, the leaf of the autograd graph."""
     kept: Tensor | None = None
-    """With a room: 0-dim int64, how many rows are alive and may be seen. The first of ``rows`` are these; what is left
-    of the room holds others, as zeros of opacity 0."""
+    """With a room: 0-dim int64, how many rows are alive and may be seen. ``rows`` holds these, as many as there is room
+    for; the others that fill the room are zeros of opacity 0."""
 
     def __len__(self) -> int:
         return self.leaf.shape[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +206,10 @@ class _Run:
 
     def _score(self, scene: Scene4D, division: Division) -> dict[str, Any]:
         begun = time.monotonic()
-        scores = score(scene, division, self.config.score, on_event=self.folder.emit, should_stop=self.should_stop)
+        config = self.config.score
+        if config.device == "cpu":  # Not set apart: it is where everything else is computed.
+            config = replace(config, device=str(self.device))
+        scores = score(scene, division, config, on_event=self.folder.emit, should_stop=self.should_stop)
         self.seconds["score"] = time.monotonic() - begun
         scores |= {
             "fit_seconds": sum(self.seconds[stage] for stage in _FIT_STAGES),

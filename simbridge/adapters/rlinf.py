@@ -174,10 +174,15 @@ class SplatRLinfEnv:
         """New episodes in the worlds that have ended, and beside them what those last saw and were."""
         ids = np.flatnonzero(ended)
         self._reset_ids[ids] = self._draw_ids(ids)
-        self._worlds.reset(ids, self._reset_ids[ids].tolist(), render=False)
+        new = self._observation(self._worlds.reset(ids, self._reset_ids[ids].tolist()))
         mask = torch.from_numpy(ended)
         final = {"final_observation": observation, "final_info": told, "_final_info": mask, "_final_observation": mask}
-        return self._observation(self._worlds.look(self._worlds.all)), {**told, **final}
+        now = dict(observation)
+        for name in ("main_images", "wrist_images", "extra_view_images", "states"):
+            if now[name] is not None:
+                now[name] = now[name].clone()
+                now[name][ids] = new[name]
+        return now, {**told, **final}
 
     def _observation(self, step: Step) -> dict[str, Any]:
         """The five keys that RLinf hands to policies."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable, Sequence
 
-import tyro
-
 from recon4d import __version__
-from recon4d.errors import MissingExtraError, Recon4DError
+from recon4d.commands import run
 
 COMMANDS = {
     "bundle": "simbridge.commands._bundle:bundle",
@@ -29,29 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: without the program's name; None takes the process's.
     """
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    if arguments in (["--version"], ["-V"]):
-        print(f"simbridge {__version__}")
-        return 0
-    try:
-        return tyro.extras.subcommand_cli_from_dict(
-            commands(), prog="simbridge", description=_DESCRIPTION, args=arguments, sort_subcommands=False
-        )
-    except Recon4DError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except ModuleNotFoundError as error:
-        if error.name != "mujoco":
-            raise
-        missing = MissingExtraError("mujoco", "sim", "simbridge")
-        print(f"error: {missing}", file=sys.stderr)
-        return missing.exit_code
-    except KeyboardInterrupt:
-        print("aborted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # The reader of our output went away, as `head` does.
-        sys.stderr.close()
-        return 141
+    return run(commands, "simbridge", _DESCRIPTION, arguments, extras={"mujoco": "sim"})
 
 
 def commands() -> dict[str, Callable[..., int]]:

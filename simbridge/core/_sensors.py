@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from recon4d.errors import ConfigError
 from recon4d.raster import WorldCache, WorldCameras, WorldSplats, render_worlds
 from simbridge.core._physics import Physics
 from simbridge.core._randomise import Draw, Randomisation
@@ -167,8 +168,6 @@ class Sensors:
 
 
 def _chosen(bundle: Bundle, names: tuple[str, ...]) -> list[BundleCamera]:
-    from recon4d.errors import ConfigError
-
     known = {camera.name: camera for camera in bundle.cameras}
     unknown = [name for name in names if name not in known]
     if unknown:

@@ -142,7 +142,11 @@ class Worlds:
     def look(self, ids: np.ndarray, *, render: bool = True) -> Step:
         """Worlds ``ids`` [n] as they are, without a step: no reward, no end."""
         view = self._view(ids)
-        success, no = self.task.success(view), np.zeros(len(ids), bool)
+        return self._seen(view, self.task.success(view), render)
+
+    def _seen(self, view: View, success: np.ndarray, render: bool) -> Step:
+        """A step without rewards and ends of worlds that have been judged."""
+        ids, no = view.ids, np.zeros(len(view.ids), bool)
         infos = {
             **to_info(view.facts),
             "episode_id": self._episodes[ids].copy(),
@@ -227,9 +231,9 @@ class Worlds:
         self._succeeded[ids] |= success
         terminated = success & self.config.end_on_success
         truncated = ((self._elapsed[ids] >= self.max_steps) | unstable) & ~terminated
-        now = self.look(ids, render=render)
-        infos = {**now.infos, "success": success.copy(), "clipped": outside, "unstable": unstable}
-        return replace(now, rewards=rewards, terminated=terminated, truncated=truncated, success=success, infos=infos)
+        now = self._seen(view, success, render)
+        infos = {**now.infos, "clipped": outside, "unstable": unstable}
+        return replace(now, rewards=rewards, terminated=terminated, truncated=truncated, infos=infos)
 
     def _view(self, ids: np.ndarray) -> View:
         return View(self.physics, ids, {name: value[ids] for name, value in self._facts.items()})

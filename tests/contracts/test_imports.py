@@ -55,7 +55,7 @@ SIM_ALLOWED: dict[str, set[str]] = {
 }
 SEVERAL_DOORS = {"adapters"}
 """Rooms whose modules are doors, one for each library that is met there."""
-SIM_DOORS = {"accelerators", "capture", "export", "model", "raster", "scene", "show"}
+SIM_DOORS = {"accelerators", "capture", "commands", "export", "model", "raster", "scene", "show"}
 """Rooms of recon4d that simbridge may enter, by their doors."""
 HOUSES = {"recon4d": (CORRIDOR, ALLOWED), "simbridge": (SIM_CORRIDOR, SIM_ALLOWED)}
 
