@@ -33,7 +33,8 @@ print("not there" if row is None else row.reason)
 
 def test_it_is_listed(site: Path) -> None:
     row = rows(python(site, "-m", "recon4d", "accelerators", "list", "--json"))["imaginary"]
-    assert (row["vendor"], row["count"], row["reason"], row["rasterizer"]) == ("Imaginary Ltd", 2, "", "torch")
+    assert (row["vendor"], row["count"], row["reason"]) == ("Imaginary Ltd", 2, "")
+    assert row["rasterizer"] in {"torch", "host"}  # Whichever was faster here; see test_choice for the choosing.
     assert row["devices"][1] == {
         "index": 1,
         "model": "Imaginary One #1",
