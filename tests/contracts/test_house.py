@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = (ROOT / "recon4d", ROOT / "simbridge")
+PACKAGES = (ROOT / "recon4d", ROOT / "simbridge", ROOT / "api")
 MODULES = [path for package in PACKAGES for path in sorted(package.rglob("*.py"))]
 TREES = {path: ast.parse(path.read_text("utf-8"), str(path)) for path in MODULES}
 

@@ -10,6 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "recon4d"
 SIMBRIDGE = Path(__file__).parents[2] / "simbridge"
+API = Path(__file__).parents[2] / "api"
 
 CORRIDOR = {"errors", "events", "files", "geometry", "jit", "types"}
 """Modules that every room may import. Among themselves they form a DAG too: see the test."""
@@ -57,7 +58,31 @@ SEVERAL_DOORS = {"adapters"}
 """Rooms whose modules are doors, one for each library that is met there."""
 SIM_DOORS = {"accelerators", "capture", "commands", "export", "model", "raster", "scene", "show"}
 """Rooms of recon4d that simbridge may enter, by their doors."""
-HOUSES = {"recon4d": (CORRIDOR, ALLOWED), "simbridge": (SIM_CORRIDOR, SIM_ALLOWED)}
+
+API_CORRIDOR = {"database", "deps", "errors", "ids", "settings", "tables"}
+"""The same for api, whose rooms may also use recon4d's and simbridge's corridors and doors."""
+API_ALLOWED: dict[str, set[str]] = {
+    "keys": set(),
+    "storage": set(),
+    "jobs": {"storage"},
+    "sessions": {"storage"},
+    "web": set(),
+    "routes": {"jobs", "keys", "sessions", "storage"},
+    "main": {"jobs", "keys", "routes", "sessions", "storage", "web"},
+    "client": set(),
+    "commands": {"client", "jobs", "keys", "main", "sessions", "storage"},
+    ROOT: {"main"},
+}
+API_DOORS = {
+    "recon4d": {"accelerators", "capture", "commands", "export", "raster", "model", "reconstruct", "scene", "show"},
+    "simbridge": {"adapters", "bundle", "core", "remote", "tasks"},
+}
+"""Rooms of the other houses that api may enter, by their doors."""
+HOUSES = {
+    "recon4d": (CORRIDOR, ALLOWED),
+    "simbridge": (SIM_CORRIDOR, SIM_ALLOWED),
+    "api": (API_CORRIDOR, API_ALLOWED),
+}
 
 
 def place(path: Path, package: Path) -> str:
@@ -118,21 +143,21 @@ def faults(package: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("package", [PACKAGE, SIMBRIDGE], ids=lambda path: path.name)
+@pytest.mark.parametrize("package", [PACKAGE, SIMBRIDGE, API], ids=lambda path: path.name)
 def test_rooms_import_only_along_the_allowed_edges(package: Path) -> None:
     assert faults(package) == []
 
 
-@pytest.mark.parametrize("package", [PACKAGE, SIMBRIDGE], ids=lambda path: path.name)
+@pytest.mark.parametrize("package", [PACKAGE, SIMBRIDGE, API], ids=lambda path: path.name)
 def test_the_list_of_rooms_is_the_house_as_it_stands(package: Path) -> None:
     corridor, allowed = HOUSES[package.name]
     rooms = {p.name for p in package.iterdir() if (p / "__init__.py").is_file()}
-    assert rooms == set(allowed) - {ROOT, "__main__"}
     modules = {p.stem for p in package.glob("*.py")} - {"__init__", "__main__"}
-    assert modules == corridor
+    assert rooms == set(allowed) - {ROOT, "__main__"} - modules
+    assert modules == corridor | (modules & set(allowed))
 
 
-@pytest.mark.parametrize("package", [PACKAGE, SIMBRIDGE], ids=lambda path: path.name)
+@pytest.mark.parametrize("package", [PACKAGE, SIMBRIDGE, API], ids=lambda path: path.name)
 def test_the_allowed_edges_and_the_corridor_have_no_cycle(package: Path) -> None:
     corridor, allowed = HOUSES[package.name]
     edges = {room: set(targets) for room, targets in allowed.items()}
@@ -146,25 +171,41 @@ def test_the_allowed_edges_and_the_corridor_have_no_cycle(package: Path) -> None
             del edges[leaf]
 
 
-def test_simbridge_enters_recon4d_by_its_doors() -> None:
-    for path in sorted(SIMBRIDGE.rglob("*.py")):
+@pytest.mark.parametrize(
+    ("guest", "host", "doors"),
+    [
+        (SIMBRIDGE, PACKAGE, SIM_DOORS | {"__version__"}),
+        (API, PACKAGE, API_DOORS["recon4d"] | {"__version__"}),
+        (API, SIMBRIDGE, API_DOORS["simbridge"] | {"make"}),
+    ],
+    ids=["simbridge-recon4d", "api-recon4d", "api-simbridge"],
+)
+def test_one_house_enters_another_by_its_doors(guest: Path, host: Path, doors: set[str]) -> None:
+    corridor = HOUSES[host.name][0]
+    for path in sorted(guest.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [f"{node.module}.{a.name}" for a in node.names] if isinstance(node, ast.ImportFrom) else []
-            for parts in (name.split(".")[1:] for name in names if name.split(".")[0] == "recon4d"):
+            for parts in (name.split(".")[1:] for name in names if name.split(".")[0] == host.name):
                 where = f"{path.name}:{node.lineno} imports {'.'.join(parts)}"
-                assert parts[0] in CORRIDOR | SIM_DOORS | {"__version__"}, where
+                assert not parts or parts[0] in corridor | doors, where
                 assert not any(part.startswith("_") for part in parts if part != "__version__"), where
-                assert parts[0] in CORRIDOR or len(parts) < 2 or not is_module(parts[:2], PACKAGE), where
+                several = not parts or parts[0] in corridor | SEVERAL_DOORS
+                assert several or len(parts) < 2 or not is_module(parts[:2], host), where
 
 
-def test_nothing_is_imported_from_what_stands_above_the_package() -> None:
-    for path in PACKAGE.rglob("*.py"):
+@pytest.mark.parametrize(
+    ("package", "above"),
+    [(PACKAGE, {"tests", "samples", "simbridge", "api"}), (SIMBRIDGE, {"tests", "samples", "api"}), (API, {"tests"})],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_nothing_is_imported_from_what_stands_above_the_package(package: Path, above: set[str]) -> None:
+    for path in package.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             names = [a.name for a in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             for name in names:
-                assert name.split(".")[0] not in {"tests", "samples", "simbridge", "api"}, f"{path}:{node.lineno}"
+                assert name.split(".")[0] not in above, f"{path}:{node.lineno}"
 
 
 @pytest.mark.parametrize(
