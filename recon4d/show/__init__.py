@@ -3,8 +3,9 @@
 Purpose: let a reader see at once how good a scene is and what is wrong with it.
 Input:   a scene; for the report also the capture's division, the scores and the run's events.
 Output:  pictures (``picture``), MP4 videos (``video``) and one self-contained HTML file (``report``);
-         films of any pictures (``film``) and plots for pages of that kind (``inline_svg``).
-Owns:    camera paths, encoding, plots, the page.
+         films of any pictures (``film``) and plots for pages of that kind (``inline_svg``);
+         a scene's files for a browser (``write_view``).
+Owns:    camera paths, encoding, plots, the pages.
 Does not own: the numbers (``score``) and the frames (``capture``).
 """
 
@@ -13,6 +14,7 @@ from recon4d.show._report import ReportInputs, report
 from recon4d.show._still import picture
 from recon4d.show._svg import INK, PALETTE, inline_svg
 from recon4d.show._video import VideoConfig, VideoKind, video
+from recon4d.show._view import write_view
 
 __all__ = [
     "INK",
@@ -25,4 +27,5 @@ __all__ = [
     "picture",
     "report",
     "video",
+    "write_view",
 ]
