@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fastapi import Depends, Request
+from fastapi import Depends
+from starlette.requests import HTTPConnection
 
 from api.database import Database
 from api.settings import Settings
@@ -18,27 +20,33 @@ class Principal:
     """Who is calling."""
 
     id: str
-    """A key's id, or ``local`` while there is no key."""
+    """A key's id, ``local`` while there is no key, or ``link`` for the bearer of a signed link."""
     scopes: frozenset[str]
 
 
-def settings_of(request: Request) -> Settings:
-    return request.app.state.settings
+Authorise = Callable[[HTTPConnection, Scope], Principal]
+"""What ``app.state.authorise`` holds: who calls, or a Problem (401, 403)."""
 
 
-def database_of(request: Request) -> Database:
-    return request.app.state.database
+def settings_of(connection: HTTPConnection) -> Settings:
+    return connection.app.state.settings
+
+
+def database_of(connection: HTTPConnection) -> Database:
+    return connection.app.state.database
 
 
 def allowed(scope: Scope) -> Any:
     """A dependency: the caller, who must hold ``scope``; use ``who: Principal = allowed("run")``.
 
+    It serves requests and websockets alike.
+
     Raises:
         Problem: 401 without a valid key, 403 without the scope.
     """
 
-    def check(request: Request) -> Principal:
-        return Principal(id="local", scopes=frozenset({"read", "upload", "run", "admin"}))
+    def check(connection: HTTPConnection) -> Principal:
+        return connection.app.state.authorise(connection, scope)
 
     return Depends(check)
 

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
+from anyio import to_thread
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from sqlalchemy import func, select
 
 from api.database import Database
-from api.routes import ROUTERS
+from api.edge import BodyLimit, Figures, Idempotency, Metrics, Watch, answer_problems
+from api.keys import Doorkeeper
+from api.routes import BODY_LIMITS, ROUTERS, TUS_HEADERS
 from api.settings import Settings
+from api.storage import free_bytes, prepare, sweep
+from api.tables import Capture, Job, Scene, Upload
 from recon4d import __version__
+
+BODY_BYTES = 2**20
+"""Largest body of most requests."""
+SWEEP_EVERY_S = 60.0
+
+_LOG = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -24,14 +39,62 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.database = Database(settings.database)
+        database = Database(settings.database)
+        app.state.database = database
+        app.state.authorise = doorkeeper = Doorkeeper(settings, database)
+        app.state.identify = doorkeeper.identify
+        await to_thread.run_sync(prepare, database, settings)
+        sweeper = asyncio.create_task(_sweep_forever(database, settings))
         try:
             yield
         finally:
-            app.state.database.close()
+            app.state.closing = True
+            sweeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await sweeper
+            database.close()
 
     app = FastAPI(title="recon4d", version=__version__, lifespan=lifespan)
     app.state.settings = settings
+    app.state.closing = False  # True when the service is about to end: long answers look at it.
+    app.state.metrics = Metrics(lambda: _figures(app.state.database, settings))
+    answer_problems(app)
     for router in ROUTERS:
         app.include_router(router)
+    # The last one added is the outermost.
+    app.add_middleware(Idempotency)
+    app.add_middleware(BodyLimit, default=BODY_BYTES, others=BODY_LIMITS)
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=settings.cors_origins,
+        allow_methods=("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"),
+        allow_headers=("Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID", "Range", *TUS_HEADERS),
+        expose_headers=("Location", "ETag", "Content-Range", "X-Request-ID", "X-Depth-Scale", *TUS_HEADERS),
+    )
+    app.add_middleware(Watch, metrics=app.state.metrics)
     return app
+
+
+async def _sweep_forever(database: Database, settings: Settings) -> None:
+    while True:
+        await asyncio.sleep(SWEEP_EVERY_S)
+        try:
+            await to_thread.run_sync(sweep, database, settings)
+        except Exception:  # noqa: BLE001  (The next time may go better, and the service is of use without it.)
+            _LOG.exception("sweeping failed")
+
+
+def _figures(database: Database, settings: Settings) -> Figures:
+    """What is in the database and on the disk, for metrics."""
+    with database.reading() as session:
+        states = session.execute(select(Job.state, func.count()).group_by(Job.state)).tuples().all()
+        rows = {table.__tablename__: session.scalar(select(func.count()).select_from(table)) or 0 for table in _COUNTED}
+    jobs = dict.fromkeys(("queued", "running", "succeeded", "failed", "cancelled"), 0) | dict(states)
+    return {
+        "recon4d_jobs": ("Jobs by state.", {(("state", state),): count for state, count in jobs.items()}),
+        "recon4d_rows": ("Captures, uploads and scenes.", {(("table", name),): count for name, count in rows.items()}),
+        "recon4d_free_bytes": ("Left on the data folder's disk.", {(): free_bytes(settings)}),
+    }
+
+
+_COUNTED = (Capture, Upload, Scene)

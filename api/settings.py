@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from pydantic import Field
@@ -42,6 +43,12 @@ class Settings(BaseSettings):
     session_idle_s: float = Field(default=300.0, gt=0)
     """A render or environment session that nobody has used for so long is closed."""
     max_sessions: int = Field(default=8, ge=1)
+
+    def variables(self) -> dict[str, str]:
+        """These settings as variables of the environment, for processes that are to have the same."""
+        values = self.model_dump(mode="json")
+        texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in values.items()}
+        return {f"RECON4D_{key.upper()}": text for key, text in texts.items()}
 
     @property
     def database(self) -> Path:

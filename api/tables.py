@@ -56,6 +56,8 @@ class Capture(Base):
     """Cameras by name as ``capture.json`` describes them, without files; None before there is a calibration."""
     extras: Mapped[dict[str, Any]] = mapped_column(default=dict)
     """Further members of ``capture.json``: bench plane, split rule."""
+    warnings: Mapped[list[dict[str, Any]]] = mapped_column(default=list)
+    """What the engine has to say of the calibration."""
 
 
 class CaptureFile(Base):

@@ -6,9 +6,22 @@ Owns: paths, methods, status codes, request and response models, OpenAPI texts.
 Does not own: any state; routes call the doors of storage, jobs, keys and sessions.
 """
 
+import re
+
 from fastapi import APIRouter
 
-__all__ = ["ROUTERS"]
+from api.routes import captures, meta, uploads
 
-ROUTERS: tuple[APIRouter, ...] = ()
+__all__ = ["BODY_LIMITS", "ROUTERS", "TUS_HEADERS"]
+
+ROUTERS: tuple[APIRouter, ...] = (captures.router, uploads.router, meta.router)
 """In the order in which OpenAPI lists them."""
+
+TUS_HEADERS = uploads.HEADERS
+
+BODY_LIMITS: tuple[tuple[re.Pattern[str], int | None], ...] = (
+    (re.compile(r"/v1/captures/[^/]+/files"), captures.MULTIPART_BYTES),
+    (re.compile(r"/v1/captures/[^/]+/calibration"), captures.CALIBRATION_BYTES),
+    (re.compile(r"/v1/uploads/[^/]+|/v1/captures/[^/]+/uploads"), None),
+)
+"""Bytes that a body may have where it is more than usual; uploads count for themselves."""

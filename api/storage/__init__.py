@@ -1,11 +1,17 @@
-"""Storage: everything that lies in the data folder, and the rows that say so.
+"""Storage: captures, the files on their way into them, and everything else that lies in the data folder.
 
-In:   folders that the engine left.
-Out:  finished scenes and bundles under names of the service's choosing, each with its files' sizes and hashes.
-Owns: the layout of the data folder; how a folder comes to count, and goes.
-Does not own: HTTP, jobs, and what is in a scene.
+In:   names, bytes, calibrations; folders that the engine left.
+Out:  checked files and finished scenes under names of the service's choosing, capture folders that the engine reads.
+Owns: the tables of captures, files, uploads and scenes; the layout of the data folder; offsets, hashes and locks of
+uploads; quotas, the reserve of free disk, and sweeping away what nobody needs.
+Does not own: HTTP, jobs, and what a calibration, a video or a scene means: the engine says that.
 """
 
+from api.storage._calibration import Calibration, calibration, set_calibration
+from api.storage._captures import CaptureState, create_capture, delete_capture, find_capture, list_captures
+from api.storage._files import Label, add_file, remove_file
+from api.storage._materialise import materialise
+from api.storage._quota import free_bytes
 from api.storage._scenes import (
     POSTER,
     PreparedScene,
@@ -20,18 +26,40 @@ from api.storage._scenes import (
     scene_folder,
     sweep_finished,
 )
+from api.storage._sweep import prepare, sweep
+from api.storage._uploads import Writer, commit_upload, create_upload, delete_upload, find_upload
 
 __all__ = [
     "POSTER",
+    "Calibration",
+    "CaptureState",
+    "Label",
     "PreparedScene",
+    "Writer",
+    "add_file",
     "add_scene",
     "artifacts",
+    "calibration",
+    "commit_upload",
+    "create_capture",
+    "create_upload",
+    "delete_capture",
     "delete_scene",
+    "delete_upload",
     "discard_scene",
     "find_artifact",
+    "find_capture",
     "find_scene",
+    "find_upload",
+    "free_bytes",
     "insert_scene",
+    "list_captures",
+    "materialise",
+    "prepare",
     "prepare_scene",
+    "remove_file",
     "scene_folder",
+    "set_calibration",
+    "sweep",
     "sweep_finished",
 ]

@@ -10,18 +10,21 @@ Does not    solve calibrations, resample in time, balance colours, or know anyth
 
 from recon4d.capture._divide import Division, divide
 from recon4d.capture._findings import Finding
-from recon4d.capture._ingest import IngestConfig, check, ingest
+from recon4d.capture._ingest import IngestConfig, check, check_calibration, ingest
 from recon4d.capture._statistics import statistics
-from recon4d.capture.formats import formats, import_capture
+from recon4d.capture.formats import Foreign, formats, import_capture, read_layout
 
 __all__ = [
     "Division",
     "Finding",
+    "Foreign",
     "IngestConfig",
     "check",
+    "check_calibration",
     "divide",
     "formats",
     "import_capture",
     "ingest",
+    "read_layout",
     "statistics",
 ]

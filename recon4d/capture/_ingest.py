@@ -129,6 +129,15 @@ def check(folder: Path | str, config: IngestConfig | None = None) -> tuple[Findi
     return tuple(findings)
 
 
+def check_calibration(folder: Path | str) -> tuple[Finding, ...]:
+    """What ``check`` finds in ``capture.json`` alone: every camera's numbers and the rig, without any video."""
+    findings: list[Finding] = []
+    inspection = Inspection(findings.append)
+    with inspection.part():
+        check_rig(read_manifest(Path(folder), inspection), inspection)
+    return tuple(findings)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Source:
     """One camera with what is known before its video is decoded."""

@@ -59,18 +59,19 @@ SEVERAL_DOORS = {"adapters"}
 SIM_DOORS = {"accelerators", "capture", "commands", "export", "model", "raster", "scene", "show"}
 """Rooms of recon4d that simbridge may enter, by their doors."""
 
-API_CORRIDOR = {"database", "deps", "errors", "ids", "settings", "tables"}
+API_CORRIDOR = {"database", "deps", "errors", "ids", "settings", "tables", "wire"}
 """The same for api, whose rooms may also use recon4d's and simbridge's corridors and doors."""
 API_ALLOWED: dict[str, set[str]] = {
+    "edge": set(),
     "keys": set(),
     "storage": set(),
     "jobs": {"storage"},
     "sessions": {"storage"},
     "web": set(),
     "routes": {"jobs", "keys", "sessions", "storage"},
-    "main": {"jobs", "keys", "routes", "sessions", "storage", "web"},
+    "main": {"edge", "jobs", "keys", "routes", "sessions", "storage", "web"},
     "client": set(),
-    "commands": {"client", "jobs", "keys", "main", "sessions", "storage"},
+    "commands": {"client", "edge", "jobs", "keys", "main", "sessions", "storage"},
     ROOT: {"main"},
 }
 API_DOORS = {

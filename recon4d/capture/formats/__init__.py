@@ -63,7 +63,7 @@ def import_capture(format: str, source: Path | str, target: Path | str | None = 
     """
     source = Path(source)
     target = Path(source.resolve().name) if target is None else Path(target)
-    foreign = _reader(format)(source)
+    foreign = read_layout(format, source)
     manifest = target / "capture.json"
     if manifest.exists():
         raise OutputError(f"'{manifest}' exists already; remove it, or choose another folder")
@@ -82,6 +82,16 @@ def import_capture(format: str, source: Path | str, target: Path | str | None = 
     except OSError as error:
         raise OutputError(f"'{target}' cannot be written: {error}; choose another folder") from error
     return target
+
+
+def read_layout(format: str, source: Path | str) -> Foreign:
+    """Reads another layout's description; its videos need not be there, and nothing is written.
+
+    Raises:
+        ConfigError: there is no such format.
+        CaptureError: the source does not hold what the format says.
+    """
+    return _reader(format)(Path(source))
 
 
 def _reader(format: str) -> Read:
