@@ -14,6 +14,7 @@ from recon4d.commands._check import check
 from recon4d.commands._import import import_
 from recon4d.commands._look import export, render, score
 from recon4d.commands._reconstruct import reconstruct
+from recon4d.commands._view import view
 from recon4d.errors import ConfigError, MissingExtraError, Recon4DError
 
 ENTRY_POINTS = "recon4d.commands"
@@ -85,6 +86,7 @@ def commands() -> dict[str, Callable[..., int]]:
         "reconstruct": reconstruct,
         "import": import_,
         "check": check,
+        "view": view,
         "render": render,
         "export": export,
         "score": score,
