@@ -25,6 +25,7 @@ OPTIONS = {
     ),
     "import": ("--out", "pusht-embodied"),
     "check": ("--json",),
+    "view": ("--port", "--open"),
     "render": ("--out", "--kind", "--camera", "--time-s", "--device", "--quiet", "orbit", "frozen", "depth"),
     "export": ("--format", "--time-s", "--fps", "ply-sequence"),
     "score": ("--out", "--device", "--quiet", "--json"),
