@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from api.database import Database
 from api.edge import BodyLimit, Figures, Idempotency, Metrics, Watch, answer_problems
 from api.keys import Doorkeeper
-from api.routes import BODY_LIMITS, ROUTERS, TUS_HEADERS
+from api.routes import BODY_LIMITS, ROUTERS, TUS_HEADERS, describe
 from api.settings import Settings
 from api.storage import free_bytes, prepare, sweep
 from api.tables import Capture, Job, Scene, Upload
@@ -54,13 +54,14 @@ def create_app(settings: Settings) -> FastAPI:
                 await sweeper
             database.close()
 
-    app = FastAPI(title="recon4d", version=__version__, lifespan=lifespan)
+    app = FastAPI(title="recon4d", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.settings = settings
     app.state.closing = False  # True when the service is about to end: long answers look at it.
     app.state.metrics = Metrics(lambda: _figures(app.state.database, settings))
     answer_problems(app)
     for router in ROUTERS:
         app.include_router(router)
+    describe(app)
     # The last one added is the outermost.
     app.add_middleware(Idempotency)
     app.add_middleware(BodyLimit, default=BODY_BYTES, others=BODY_LIMITS)

@@ -7,8 +7,9 @@ and streams them, tests collect them in a list. ``to_json`` gives the line that 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,3 +103,12 @@ def to_json(event: Event) -> dict:
     """One JSON-able dictionary: the event's fields, with its kind under ``event``; empty ones left out."""
     fields = {key: value for key, value in asdict(event).items() if value is not None}
     return {"event": type(event).__name__.lower(), **fields}
+
+
+def from_json(line: Mapping[str, Any]) -> Event | None:
+    """The event that ``to_json`` wrote; None for a line of another kind."""
+    kind = next((kind for kind in Event.__subclasses__() if kind.__name__.lower() == line.get("event")), None)
+    if kind is None:
+        return None
+    names = {f.name for f in fields(kind)}
+    return kind(**{name: value for name, value in line.items() if name in names})

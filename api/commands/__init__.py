@@ -9,6 +9,7 @@ Importing this takes no package of the extra ``service``: ``recon4d`` loads ever
 """
 
 from api.commands._keys import keys
+from api.commands._remote import remote
 from api.commands._serve import serve
 
-__all__ = ["keys", "serve"]
+__all__ = ["keys", "remote", "serve"]

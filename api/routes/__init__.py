@@ -11,8 +11,9 @@ import re
 from fastapi import APIRouter
 
 from api.routes import captures, meta, uploads
+from api.routes._openapi import describe
 
-__all__ = ["BODY_LIMITS", "ROUTERS", "TUS_HEADERS"]
+__all__ = ["BODY_LIMITS", "ROUTERS", "TUS_HEADERS", "describe"]
 
 ROUTERS: tuple[APIRouter, ...] = (captures.router, uploads.router, meta.router)
 """In the order in which OpenAPI lists them."""

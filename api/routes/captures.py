@@ -109,10 +109,27 @@ def delete_file(
     remove_file(database, settings, id, file_id)
 
 
+_EXAMPLE = {
+    "version": 1,
+    "cameras": [
+        {
+            "name": "cam0",
+            "width": 640,
+            "height": 480,
+            "K": [[612.0, 0.0, 320.0], [0.0, 612.0, 240.0], [0.0, 0.0, 1.0]],
+            "pose": {
+                "convention": "T_cam_world",
+                "axes": "opencv",
+                "matrix": [[1, 0, 0, 0], [0, 0, -1, 0.5], [0, 1, 0, 1.2], [0, 0, 0, 1]],
+            },
+            "pixel_center": "integer",
+        }
+    ],
+}
 _BODY = {
     "requestBody": {
         "required": True,
-        "content": {"application/json": {"schema": {"type": "object"}}},
+        "content": {"application/json": {"schema": {"type": "object"}, "example": _EXAMPLE}},
     }
 }
 

@@ -6,6 +6,7 @@ import os
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 from sqlalchemy import func, select
 
@@ -92,7 +93,7 @@ def readyz(database: DatabaseDep, settings: SettingsDep) -> dict[str, str]:
     return {"status": "ready"}
 
 
-@router.get("/metrics", operation_id="get_metrics")
+@router.get("/metrics", operation_id="get_metrics", response_class=PlainTextResponse)
 def metrics(request: Request, who: Principal = allowed("read")) -> Response:
     """Counters and gauges in Prometheus' format."""
     found = request.app.state.metrics

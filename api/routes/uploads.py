@@ -42,7 +42,9 @@ Offset = Annotated[str | None, Header(alias="Upload-Offset", examples=["0"])]
 class Commit(BaseModel):
     """What the whole file must be."""
 
-    sha256: str = Field(pattern="^[0-9a-fA-F]{64}$", description="SHA-256 of the whole file, in hexadecimal.")
+    sha256: str = Field(
+        pattern="^[0-9a-fA-F]{64}$", description="SHA-256 of the whole file, in hexadecimal.", examples=["0f" * 32]
+    )
 
 
 @router.options("/uploads", status_code=204, operation_id="upload_options")
