@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from recon4d.errors import (
+    AcceleratorError,
+    BackendError,
+    CalibrationError,
+    CaptureError,
+    ConfigError,
+    MissingExtraError,
+    OutputError,
+    Recon4DError,
+    SceneError,
+    TrainingDiverged,
+)
+
 MEDIA_TYPE = "application/problem+json"
 
 
@@ -48,3 +61,23 @@ class Problem(Exception):
             **hint,
             **self.members,
         }
+
+
+_OF_ENGINE: tuple[tuple[type[Recon4DError], int, str], ...] = (
+    (CalibrationError, 422, "calibration"),
+    (CaptureError, 422, "capture"),
+    (ConfigError, 422, "config"),
+    (SceneError, 422, "scene"),
+    (TrainingDiverged, 422, "diverged"),
+    (OutputError, 507, "output"),
+    (AcceleratorError, 503, "accelerator"),
+    (BackendError, 503, "accelerator"),
+    (MissingExtraError, 501, "missing-extra"),
+)
+
+
+def problem_of(error: Recon4DError) -> Problem:
+    """The problem that stands for an error of the engine: its message, its camera and its file."""
+    status, kind = next(((s, k) for known, s, k in _OF_ENGINE if isinstance(error, known)), (422, "refused"))
+    camera, file = (error.camera, error.file) if isinstance(error, CaptureError) else (None, None)
+    return Problem(status, kind, str(error), camera=camera, file=file)

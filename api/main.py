@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 
 from api.database import Database
 from api.edge import BodyLimit, Figures, Idempotency, Metrics, Watch, answer_problems
+from api.jobs import Feed, Jobs
 from api.keys import Doorkeeper
 from api.routes import BODY_LIMITS, ROUTERS, TUS_HEADERS, describe
 from api.settings import Settings
@@ -41,6 +42,7 @@ def create_app(settings: Settings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         database = Database(settings.database)
         app.state.database = database
+        app.state.feed = Feed(Jobs(database, settings))
         app.state.authorise = doorkeeper = Doorkeeper(settings, database)
         app.state.identify = doorkeeper.identify
         await to_thread.run_sync(prepare, database, settings)
@@ -49,6 +51,7 @@ def create_app(settings: Settings) -> FastAPI:
             yield
         finally:
             app.state.closing = True
+            app.state.feed.close()
             sweeper.cancel()
             with suppress(asyncio.CancelledError):
                 await sweeper

@@ -117,11 +117,16 @@ class Job(Base):
     """queued, running, succeeded, failed or cancelled."""
     stage: Mapped[str] = mapped_column(default="")
     fraction: Mapped[float] = mapped_column(default=0.0)
+    """Of the whole job, an estimate."""
+    eta_s: Mapped[float | None]
+    """Seconds until the stage ends, as it says itself."""
     slot: Mapped[str | None]
     attempt: Mapped[int] = mapped_column(default=0)
     """How often a process has begun with it."""
+    deaths: Mapped[int] = mapped_column(default=0)
+    """How often such a process died."""
     owner: Mapped[str | None]
-    """The process that holds the lease."""
+    """The attempt that holds the lease: only it may write."""
     lease_until: Mapped[float | None]
     cancel_requested: Mapped[bool] = mapped_column(default=False)
     created_at: Mapped[float] = mapped_column(default=time.time, index=True)

@@ -18,8 +18,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from api.database import Database
-from api.edge import configure_logging
 from api.keys import any_key
+from api.logs import configure_logging
 from api.main import create_app
 from api.settings import Settings
 from recon4d.errors import ConfigError, OutputError
@@ -86,6 +86,9 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: object) -> None:
         self._app.state.closing = True
+        feed = getattr(self._app.state, "feed", None)
+        if feed is not None:
+            feed.close()
         super().handle_exit(sig, frame)  # type: ignore[arg-type]
 
 
@@ -126,7 +129,7 @@ async def _watch(settings: Settings) -> None:
 async def _start_worker(settings: Settings) -> asyncio.subprocess.Process:
     # Ctrl-C on a terminal reaches a whole process group: a group of its own leaves the worker's end to us.
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "api.jobs"),
+        *(sys.executable, "-m", "api.jobs", "--parent", str(os.getpid())),
         env={**os.environ, **settings.variables()},
         stdin=asyncio.subprocess.DEVNULL,
         process_group=0,

@@ -9,9 +9,8 @@ Does not own: who may call, or what any path does.
 
 from api.edge._idempotency import Idempotency
 from api.edge._limits import BodyLimit
-from api.edge._logs import configure_logging
 from api.edge._metrics import Figures, Metrics
 from api.edge._problems import answer_problems
 from api.edge._watch import Watch
 
-__all__ = ["BodyLimit", "Figures", "Idempotency", "Metrics", "Watch", "answer_problems", "configure_logging"]
+__all__ = ["BodyLimit", "Figures", "Idempotency", "Metrics", "Watch", "answer_problems"]

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from api.errors import MEDIA_TYPE, Problem
+from api.errors import MEDIA_TYPE, Problem, problem_of
 from recon4d.errors import Recon4DError
 
 _KINDS = {404: "not-found", 405: "method-not-allowed", 413: "too-large", 415: "unsupported-media-type"}
@@ -73,9 +73,7 @@ def of_http(scope: Scope, error: HTTPException) -> Problem:
 
 
 def _of_engine(request: Request, error: Any) -> JSONResponse:
-    kind = type(error).__name__.removesuffix("Error").lower() or "engine"
-    members = {name: getattr(error, name, None) for name in ("camera", "file")}
-    return to_response(Problem(422, kind, str(error), **members))
+    return to_response(problem_of(error))
 
 
 def _of_database(request: Request, error: Any) -> JSONResponse:

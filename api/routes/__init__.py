@@ -10,12 +10,18 @@ import re
 
 from fastapi import APIRouter
 
-from api.routes import captures, meta, uploads
+from api.routes import captures, jobs, meta, reconstructions, uploads
 from api.routes._openapi import describe
 
 __all__ = ["BODY_LIMITS", "ROUTERS", "TUS_HEADERS", "describe"]
 
-ROUTERS: tuple[APIRouter, ...] = (captures.router, uploads.router, meta.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    captures.router,
+    uploads.router,
+    reconstructions.router,
+    jobs.router,
+    meta.router,
+)
 """In the order in which OpenAPI lists them."""
 
 TUS_HEADERS = uploads.HEADERS

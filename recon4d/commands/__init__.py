@@ -9,8 +9,9 @@ Installed packages add commands through the entry-point group ``recon4d.commands
 its value a function with annotated arguments that returns an exit code.
 """
 
+from recon4d.commands._device import usable
 from recon4d.commands._main import main, run
 from recon4d.commands._progress import Painter
 from recon4d.commands._reconstruct import print_scores
 
-__all__ = ["Painter", "main", "print_scores", "run"]
+__all__ = ["Painter", "main", "print_scores", "run", "usable"]

@@ -93,8 +93,9 @@ class RunFolder:
             raise OutputError(
                 f"another run is using the output folder {self.path}; wait for it, or choose another with --out"
             ) from None
-        self.work.mkdir(exist_ok=True)
+        # First of all files: without it, what a run that was killed here left would be taken for somebody else's.
         (self.path / _MARK).write_text(json.dumps({"format": "recon4d-run", "software": __version__}))
+        self.work.mkdir(exist_ok=True)
         # Unbuffered: a line that finds the disk full must not be tried again on closing.
         self._log = open(self.path / "events.jsonl", "ab", buffering=0)  # noqa: SIM115 - held until __exit__.
 

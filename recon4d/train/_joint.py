@@ -6,12 +6,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import cv2
 import numpy as np
 import torch
+from torch import Tensor
 
 from recon4d.errors import OutputError, Stopped
 from recon4d.events import Finished, OnEvent, Progress, Saved, ShouldStop, Started, Warned, ignore, never
-from recon4d.files import read_tensors, write_tensors
+from recon4d.files import read_tensors, write_atomic, write_tensors
 from recon4d.loss import LossTerms
 from recon4d.model import Gaussians4D
 from recon4d.points import Foreground, Workspace, dynamic_seeds
@@ -21,6 +23,8 @@ from recon4d.train._optimize import ROUND, Costs, Descent, Step, View
 from recon4d.train._static import render_backgrounds
 from recon4d.train._views import FrameSampler, background_color, clip_statistics, key_frames
 from recon4d.types import Cameras, Capture, DynamicPool, StaticPool
+
+PREVIEW = "preview.jpg"
 
 
 def find_foreground(
@@ -79,6 +83,13 @@ class _Joint:
             facts = {"step": self.step, "key": self.key, "rng": dict(self.rng.bit_generator.state)}
             write_tensors(self.path, self.descent.state_dict(), facts)
 
+    def show(self, rgb: Tensor) -> None:
+        """Leaves a picture, [H, W, 3] in [0, 1], beside the checkpoint."""
+        if self.path is not None:
+            image = (rgb.clamp(0, 1) * 255).round().byte().cpu().numpy()
+            _, data = cv2.imencode(".jpg", np.ascontiguousarray(image[..., ::-1]))
+            write_atomic(self.path.with_name(PREVIEW), data.tobytes())
+
     def resume(self, on_event: OnEvent) -> bool:
         """Goes on from the checkpoint when there is a sound one of this very fit."""
         try:
@@ -111,7 +122,8 @@ def fit_joint(
 
     Args:
         capture: training cameras and frames only.
-        checkpoint: file to save progress to and to resume from; None saves nothing.
+        checkpoint: file to save progress to and to resume from; None saves nothing. Beside it lies ``preview.jpg``,
+            what the first camera sees, as often as events tell a PSNR.
         key: names this fit's inputs; a checkpoint with another key is ignored.
 
     Returns:
@@ -200,6 +212,8 @@ def _progress_psnr(joint: _Joint) -> float:
             background, backend = joint.descent.background, joint.descent.backend
             drawn = rasterize(splats, cameras, background=background, backend=backend, outputs=("rgb",))
         assert drawn.rgb is not None
+        if camera == 0:
+            joint.show(drawn.rgb[0])
         error = drawn.rgb[0].clamp(0, 1) - view.target.float() / 255
         values.append(-10 * torch.log10((error * error).mean() + 1e-10))
     return float(torch.stack(values).mean())

@@ -59,7 +59,7 @@ SEVERAL_DOORS = {"adapters"}
 SIM_DOORS = {"accelerators", "capture", "commands", "export", "model", "raster", "scene", "show"}
 """Rooms of recon4d that simbridge may enter, by their doors."""
 
-API_CORRIDOR = {"database", "deps", "errors", "ids", "settings", "tables", "wire"}
+API_CORRIDOR = {"database", "deps", "errors", "ids", "logs", "settings", "tables", "wire"}
 """The same for api, whose rooms may also use recon4d's and simbridge's corridors and doors."""
 API_ALLOWED: dict[str, set[str]] = {
     "edge": set(),

@@ -46,6 +46,25 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("name", ["mkdir", "write_text"])
+def test_a_run_that_broke_off_while_it_began_can_be_gone_on_with(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = getattr(Path, name)
+
+    def breaks(path: Path, *arguments: object, **options: object) -> object:
+        if path == tmp_path:
+            return make(path, *arguments, **options)
+        raise OSError("no power")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, name, breaks)
+        with pytest.raises(OutputError), RunFolder(tmp_path, ignore):
+            pass
+    with RunFolder(tmp_path, ignore) as folder:
+        assert folder.has_run
+
+
 def test_a_folder_of_other_files_is_refused_and_left_alone(
     capture: Path, config: ReconstructConfig, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cv2
 import pytest
 import torch
 
@@ -48,6 +49,13 @@ def same(a: Path, b: Path) -> bool:
 
 def content(folder: Path) -> dict[str, bytes]:
     return {str(f.relative_to(folder)): f.read_bytes() for f in sorted(folder.rglob("*")) if f.is_file()}
+
+
+def test_a_fit_leaves_a_picture_of_how_it_stands(finished: Any) -> None:
+    picture = cv2.imread(str(finished.out / "work" / "preview.jpg"))
+    camera = load(finished.out).cameras[0]
+    assert picture.shape == (camera.height, camera.width, 3)
+    assert picture.std() > 10
 
 
 def test_a_run_leaves_a_scene_scores_events_and_a_report(finished: Any) -> None:
