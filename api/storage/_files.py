@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from api.storage._quota import admit
 from api.tables import CaptureFile, Upload
 
 _PROBE_S = 120.0
+_PROBES = threading.BoundedSemaphore(4)
+"""Each takes a process; more at once would not be done sooner."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,9 +131,10 @@ def inspect(label: Label, path: Path) -> tuple[str, dict[str, Any]]:
     """
     command = [sys.executable, "-I", _probe.__file__, label.kind, str(path.resolve())]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_PROBE_S, stdin=subprocess.DEVNULL, check=False
-        )
+        with _PROBES:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_PROBE_S, stdin=subprocess.DEVNULL, check=False
+            )
         answer = json.loads(done.stdout) if done.returncode == 0 else {}
     except (subprocess.TimeoutExpired, ValueError):
         answer = {}

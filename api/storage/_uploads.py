@@ -20,8 +20,8 @@ from api.storage._names import part_path
 from api.storage._quota import admit, disk_full, require_disk
 from api.tables import CaptureFile, Upload
 
-SYNC_EVERY = 64 * 2**20
-"""So many bytes may arrive before they are made sure of; what a crash of the machine costs at most."""
+SYNC_EVERY = 16 * 2**20
+"""So many bytes may arrive before they are made sure of; what a crash costs at most."""
 
 
 def create_upload(database: Database, settings: Settings, label: Label, length: int) -> Upload:

@@ -110,21 +110,22 @@ def running(data_dir: Path, *, worker: bool = True, **settings: Any) -> Iterator
         settings: fields of ``api.Settings``.
     """
     service = Service(data_dir=data_dir, worker=worker, settings=settings)
-    below: list[int] = []
+    below: dict[int, str] = {}
     try:
         service.start()
         yield service
     finally:
         if service.process is not None:
-            below = descendants(service.web_pid)
+            below = {pid: command(pid) for pid in descendants(service.web_pid)}
             try:
                 service.stop()
             except subprocess.TimeoutExpired:
                 service.kill_web()
                 raise AssertionError(f"the service did not end:\n{service.log.read_text()[-4000:]}") from None
             finally:
-                for pid in below:
-                    kill(pid)
+                for pid, line in below.items():
+                    if command(pid) == line:  # Else its number may be another process's by now.
+                        kill(pid)
 
 
 def wait_until(condition: Any, seconds: float, what: str) -> Any:
