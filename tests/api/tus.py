@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from base64 import b64encode
 from contextlib import closing
 from http.client import HTTPConnection, HTTPResponse
@@ -56,6 +57,18 @@ def send_rest(url: str, upload: str, file: Path, offset: int) -> HTTPResponse:
         answer = connection.getresponse()
         answer.close()
         return answer
+
+
+def send_and_stall(url: str, upload: str, file: Path, offset: int, stop: int) -> socket.socket:
+    """Begins to send a file from an offset to its end, but keeps still at ``stop``; close what it returns."""
+    address = urlsplit(url)
+    headers = {**BYTES, "Host": address.netloc, "Upload-Offset": offset, "Content-Length": file.stat().st_size - offset}
+    lines = [f"PATCH {upload} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    connection = socket.create_connection((address.hostname, address.port), timeout=120)
+    connection.sendall("\r\n".join(lines).encode())
+    with file.open("rb") as body:
+        connection.sendfile(body, offset, stop - offset)
+    return connection
 
 
 def write_large(small: Path, large: Path, size: int) -> Path:
