@@ -93,9 +93,7 @@ def _figures(database: Database, settings: Settings) -> Figures:
     with database.reading() as session:
         states = session.execute(select(Job.state, func.count()).group_by(Job.state)).all()
         rows = {table.__tablename__: session.scalar(select(func.count()).select_from(table)) or 0 for table in _COUNTED}
-    jobs = dict.fromkeys(("queued", "running", "succeeded", "failed", "cancelled"), 0) | {
-        state: count for state, count in states
-    }
+    jobs = dict.fromkeys(("queued", "running", "succeeded", "failed", "cancelled"), 0) | dict(states)
     return {
         "recon4d_jobs": ("Jobs by state.", {(("state", state),): count for state, count in jobs.items()}),
         "recon4d_rows": ("Captures, uploads and scenes.", {(("table", name),): count for name, count in rows.items()}),

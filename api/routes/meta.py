@@ -58,7 +58,7 @@ class Options(BaseModel):
 def info(database: DatabaseDep, settings: SettingsDep, who: Principal = allowed("read")) -> Info:
     """Version, limits and load."""
     with database.reading() as session:
-        counts = {state: count for state, count in session.execute(select(Job.state, func.count()).group_by(Job.state))}
+        counts = dict(session.execute(select(Job.state, func.count()).group_by(Job.state)).all())
     return Info(
         version=__version__,
         keys=any_key(database),
