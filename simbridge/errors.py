@@ -4,6 +4,7 @@
     ├── BundleError         a bundle's folder, or what it is built from, cannot be used
     ├── ModelError          an MJCF cannot be read, composed or drawn
     ├── EvaluationError     results, policies or recordings cannot be used
+    ├── RemoteError         a server of environments refused, went away, or sent what is no message
     └── ConfigError
         ├── TaskError       there is no such task, or the bundle lacks what it needs
         └── ActionError     an action has the wrong shape, or is not finite
@@ -34,6 +35,12 @@ class TaskError(ConfigError):
 
 class ActionError(ConfigError):
     """An action has the wrong shape or is not finite. Names the world."""
+
+
+class RemoteError(Recon4DError):
+    """A server of environments refused, went away, or sent what is no message; so may a client have."""
+
+    exit_code = 9
 
 
 class EvaluationError(Recon4DError):

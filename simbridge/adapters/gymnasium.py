@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -146,24 +147,44 @@ class SplatVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, np.ndar
         return self._keep(_observation(step), ids), infos
 
     def step(self, actions: np.ndarray) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        observation, *told, infos = self._advance(np.asarray(actions, np.float64)[:, None])
+        rewards, terminated, truncated = (value[:, 0] for value in told)
+        return observation, rewards, terminated, truncated, infos
+
+    def chunk_step(self, actions: np.ndarray) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Takes K control steps [W, K, A], of which the last alone is drawn.
+
+        A world whose episode ends stands still until the chunk ends; then it begins anew as after ``step``. One that is
+        to begin anew in this call does so instead of all its K steps.
+
+        Returns:
+            One observation; rewards, terminated and truncated [W, K], zero where a world stood still; infos of each
+            world's last step, ``clipped`` and ``unstable`` of any.
+        """
         actions = np.asarray(actions, np.float64)
+        if actions.ndim != 3 or not actions.shape[1]:
+            raise ActionError(f"chunk actions must be [{self.num_envs}, K, A]; they have shape {actions.shape}")
+        return self._advance(actions)
+
+    def _advance(self, actions: np.ndarray) -> tuple[Observation, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """K steps [W, K, A] and what the mode does after them."""
         if actions.shape[:1] != (self.num_envs,):
-            raise ActionError(f"actions must have {self.num_envs} rows, one a world; they have shape {actions.shape}")
+            raise ActionError(f"actions must have {self.num_envs} rows, one a world; they have {len(actions)}")
         if self._mode is AutoresetMode.DISABLED and self._ended.any():
             raise RuntimeError(
                 f"worlds {np.flatnonzero(self._ended).tolist()} have ended: reset them with options={{'reset_mask': …}}"
             )
         anew = self._ended.copy() if self._mode is AutoresetMode.NEXT_STEP else np.zeros(self.num_envs, bool)
         going = np.flatnonzero(~anew)
-        rewards = np.zeros(self.num_envs)
-        terminated, truncated = np.zeros(self.num_envs, bool), np.zeros(self.num_envs, bool)
+        shape = actions.shape[:2]
+        rewards, terminated, truncated = np.zeros(shape), np.zeros(shape, bool), np.zeros(shape, bool)
         infos: dict[str, Any] = {}
         if len(going):
-            step = self._worlds.step(going, actions[going])
-            rewards[going], terminated[going], truncated[going] = step.rewards, step.terminated, step.truncated
-            self._keep(_observation(step), going)
-            infos = self._infos(step, ~anew)
-        self._ended = terminated | truncated
+            chunk = _run(self._worlds, going, actions[going])
+            rewards[going], terminated[going], truncated[going] = chunk.rewards, chunk.terminated, chunk.truncated
+            self._keep(_observation(chunk.last), going)
+            infos = self._infos(chunk.last, ~anew)
+        self._ended = np.asarray((terminated | truncated).any(1))
         if self._mode is AutoresetMode.SAME_STEP and self._ended.any():
             infos = self._with_final(infos)
             anew, self._ended = self._ended, np.zeros(self.num_envs, bool)
@@ -232,6 +253,43 @@ def register() -> None:
                 vector_entry_point="simbridge.adapters.gymnasium:SplatVectorEnv",
                 kwargs={"task": name},
             )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Chunk:
+    """K steps of n worlds."""
+
+    last: Step
+    rewards: np.ndarray
+    """[n, K], as the next two."""
+    terminated: np.ndarray
+    truncated: np.ndarray
+
+
+def _run(worlds: Worlds, ids: np.ndarray, actions: np.ndarray) -> _Chunk:
+    """Takes K steps [n, K, A] in worlds ``ids`` [n], each until its episode ends; nothing happens when one is wrong."""
+    if actions.shape[1] == 1:
+        step = worlds.step(ids, actions[:, 0])
+        columns = (value[:, None] for value in (step.rewards, step.terminated, step.truncated))
+        return _Chunk(last=step, **dict(zip(("rewards", "terminated", "truncated"), columns, strict=True)))
+    for k in range(actions.shape[1]):
+        worlds.controller.check(actions[:, k], len(ids))
+    shape = actions.shape[:2]
+    rewards, terminated, truncated = np.zeros(shape, np.float32), np.zeros(shape, bool), np.zeros(shape, bool)
+    flags = {name: np.zeros(len(ids), bool) for name in ("success", "clipped", "unstable")}
+    going = np.arange(len(ids))
+    for k in range(shape[1]):
+        step = worlds.step(ids[going], actions[going, k], render=False)
+        rewards[going, k], terminated[going, k], truncated[going, k] = step.rewards, step.terminated, step.truncated
+        flags["success"][going] = step.success
+        for name in ("clipped", "unstable"):
+            flags[name][going] |= step.infos[name]
+        going = going[~(step.terminated | step.truncated)]
+        if not len(going):
+            break
+    now = worlds.look(ids)
+    last = replace(now, infos={**now.infos, **flags})
+    return _Chunk(last=last, rewards=rewards, terminated=terminated, truncated=truncated)
 
 
 def _worlds(

@@ -47,6 +47,7 @@ SIM_ALLOWED: dict[str, set[str]] = {
     "bundle": {"mjcf"},
     "core": {"mjcf"},
     "tasks": {"core"},
+    "remote": set(),
     "evaluate": set(),
     "play": {"core", "evaluate"},
     "adapters": {"bundle", "core", "tasks"},
