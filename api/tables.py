@@ -202,4 +202,6 @@ class Environment(Base):
     bundle_id: Mapped[str] = mapped_column(ForeignKey("bundles.id", ondelete="CASCADE"), index=True)
     task: Mapped[str]
     options: Mapped[dict[str, Any]] = mapped_column(default=dict)
-    created_at: Mapped[float] = mapped_column(default=time.time)
+    facts: Mapped[dict[str, Any]] = mapped_column(default=dict)
+    """What the task is, in words and numbers; shapes of observations and actions."""
+    created_at: Mapped[float] = mapped_column(default=time.time, index=True)

@@ -10,7 +10,7 @@ import re
 
 from fastapi import APIRouter
 
-from api.routes import captures, jobs, meta, reconstructions, uploads
+from api.routes import bundles, captures, environments, jobs, meta, reconstructions, scenes, uploads
 from api.routes._openapi import describe
 
 __all__ = ["BODY_LIMITS", "ROUTERS", "TUS_HEADERS", "describe"]
@@ -20,6 +20,9 @@ ROUTERS: tuple[APIRouter, ...] = (
     uploads.router,
     reconstructions.router,
     jobs.router,
+    scenes.router,
+    bundles.router,
+    environments.router,
     meta.router,
 )
 """In the order in which OpenAPI lists them."""

@@ -24,6 +24,7 @@ DEPTH_UNIT_M = 0.001
 """What one step of a depth picture is; 0 is nothing, 65535 is that far or farther."""
 _ROOM_BYTES = 1 << 30  # For models of scenes that stay loaded.
 _JPEG_QUALITY = 90
+_LARGEST_PICTURE = 1 << 23  # Pixels.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +119,8 @@ def _camera(scene: Scene4D, view: dict[str, Any], width: int | None, height: int
     elif width is None or height is None:
         share = lens.width / lens.height
         width, height = width or max(1, round((height or 0) * share)), height or max(1, round((width or 0) / share))
+    if width * height > _LARGEST_PICTURE:
+        raise ConfigError(f"a picture may have {_LARGEST_PICTURE} pixels; this one has {width} x {height}")
     sized = lens.resized(width, height)
     T_cam_world = _pose(view)
     if T_cam_world is None:

@@ -22,6 +22,7 @@ from api.errors import Problem
 from api.settings import Settings
 from api.storage._folders import StoredFile, copy_whole, remove, settle, strangers
 from api.tables import Artifact, BundleRow, Job, Scene
+from api.wire import page
 
 VIEW = "view"
 POSTER = "view/poster.jpg"
@@ -146,7 +147,9 @@ def find_scene(session: Session, scene_id: str) -> Scene:
     """
     row = session.get(Scene, scene_id)
     if row is None:
-        raise Problem(404, "not-found", f"there is no scene {scene_id}", hint="GET /v1/scenes lists those there are")
+        raise Problem(
+            404, "not-found", f"there is no scene '{scene_id[:60]}'", hint="GET /v1/scenes lists those there are"
+        )
     return row
 
 
@@ -160,13 +163,22 @@ def find_artifact(session: Session, scene_id: str, name: str) -> Artifact:
     if row is None:
         find_scene(session, scene_id)
         hint = f"GET /v1/scenes/{scene_id} lists its files"
-        raise Problem(404, "not-found", f"scene {scene_id} has no file '{name}'", file=name, hint=hint)
+        raise Problem(404, "not-found", f"scene {scene_id} has no file '{name[:200]}'", file=name[:200], hint=hint)
     return row
 
 
 def artifacts(session: Session, scene_id: str) -> list[Artifact]:
     """Rows of a scene's files, by name."""
     return list(session.scalars(select(Artifact).where(Artifact.scene_id == scene_id).order_by(Artifact.name)))
+
+
+def list_scenes(
+    database: Database, limit: int, cursor: str | None
+) -> tuple[list[tuple[Scene, list[Artifact]]], str | None]:
+    """A page of scenes with their files, newest first, and the cursor of the next one."""
+    with database.reading() as session:
+        rows, following = page(session, select(Scene), (Scene.created_at, Scene.id), limit, cursor)
+        return [(row, artifacts(session, row.id)) for row in rows], following
 
 
 def delete_scene(database: Database, settings: Settings, scene_id: str) -> None:

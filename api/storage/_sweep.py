@@ -49,7 +49,8 @@ def sweep(database: Database, settings: Settings) -> int:
         for path in (settings.data_dir / "captures").glob("*/*")
         if path.relative_to(settings.data_dir).as_posix() not in stored
     )
-    gone = _unlink_old(parts, now) + _unlink_old(captures, now)
+    exports = (settings.data_dir / "exports").glob("*")
+    gone = sum(_unlink_old(paths, now) for paths in (parts, captures, exports))
     for folder in (settings.data_dir / "captures").glob("*"):
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()

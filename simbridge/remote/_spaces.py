@@ -44,4 +44,3 @@ def restore(described: Any) -> spaces.Space[Any]:
 def _bound(values: np.ndarray) -> Any:
     """One number when all are equal: a picture's bounds are as large as the picture."""
     return values.flat[0].item() if values.size and (values == values.flat[0]).all() else values
-
