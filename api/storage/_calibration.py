@@ -85,7 +85,7 @@ def calibration(database: Database, capture_id: str) -> Calibration:
 
 def _parse(text: bytes) -> dict[str, Any]:
     try:
-        body = json.loads(text.decode("utf-8-sig"), parse_constant=_no_constant)
+        body = json.loads(text.decode("utf-8-sig"), parse_constant=_no_constant, parse_int=_short)
         json.dumps(body, ensure_ascii=False).encode()  # Half a surrogate pair can be written, but not kept.
     except (ValueError, RecursionError) as error:
         raise Problem(422, "bad-json", f"the body is not JSON: {str(error)[:200]}", hint="correct it there") from error
@@ -96,6 +96,12 @@ def _parse(text: bytes) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number")
+
+
+def _short(digits: str) -> int:
+    if len(digits) > 18:
+        raise ValueError(f"the number {digits[:18]}… has {len(digits)} digits")
+    return int(digits)
 
 
 def _judge(manifest: dict[str, Any]) -> Calibration:
