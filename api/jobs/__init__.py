@@ -13,8 +13,9 @@ ends once.
 from api.jobs._feed import Feed
 from api.jobs._folder import preview
 from api.jobs._kinds import KINDS
+from api.jobs._parts import check_parts
 from api.jobs._requests import PRESETS, check_request
 from api.jobs._store import ENDED, Jobs
 from api.jobs._worker import worker_main
 
-__all__ = ["ENDED", "KINDS", "PRESETS", "Feed", "Jobs", "check_request", "preview", "worker_main"]
+__all__ = ["ENDED", "KINDS", "PRESETS", "Feed", "Jobs", "check_parts", "check_request", "preview", "worker_main"]

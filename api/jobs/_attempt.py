@@ -28,7 +28,7 @@ from api.jobs._progress import Progress
 from api.jobs._store import Jobs, Lease, LeaseLost
 from api.settings import Settings
 from recon4d import events
-from recon4d.errors import Recon4DError, Stopped
+from recon4d.errors import MissingExtraError, Recon4DError, Stopped
 from recon4d.events import Event, to_json
 
 LOST, UNRECORDED = 75, 74
@@ -91,6 +91,9 @@ def _work(jobs: Jobs, lease: Lease) -> None:
     except Problem as problem:
         _log(f"failed: {problem.detail}")
         lease.fail(problem)
+    except ModuleNotFoundError as error:
+        traceback.print_exc()
+        lease.fail(problem_of(MissingExtraError(str(error.name), "sim", f"a job of the kind '{job.kind}'")))
     except (LeaseLost, SQLAlchemyError):
         raise
     except Exception as error:  # noqa: BLE001 - whatever the work may raise, the job has to end with it.

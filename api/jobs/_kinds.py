@@ -83,6 +83,20 @@ KINDS: dict[str, Kind] = {
             "finishing": 0.02,
         },
     ),
+    "bundle": Kind(
+        work="api.jobs._bundle:bundle",
+        on_host=True,
+        stops=False,
+        stages={
+            "background": 0.05,
+            "model": 0.05,
+            "splats": 0.15,
+            "envelope": 0.25,
+            "colour": 0.25,
+            "pictures": 0.15,
+            "finishing": 0.1,
+        },
+    ),
 }
 
 

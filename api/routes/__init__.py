@@ -32,6 +32,7 @@ TUS_HEADERS = uploads.HEADERS
 BODY_LIMITS: tuple[tuple[re.Pattern[str], int | None], ...] = (
     (re.compile(r"/v1/captures/[^/]+/files"), captures.MULTIPART_BYTES),
     (re.compile(r"/v1/captures/[^/]+/calibration"), captures.CALIBRATION_BYTES),
+    (re.compile(r"/v1/bundles"), bundles.PARTS_BYTES),
     (re.compile(r"/v1/uploads/[^/]+|/v1/captures/[^/]+/uploads"), None),
 )
 """Bytes that a body may have where it is more than usual; uploads count for themselves."""

@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from anyio import to_thread
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
 from api.deps import DatabaseDep, SettingsDep, allowed
+from api.jobs import check_parts
 from api.routes._models import Page, Time
-from api.storage import delete_bundle, find_bundle, list_bundles
+from api.routes.jobs import JobsDep, JobView, view
+from api.storage import delete_bundle, find_bundle, find_scene, list_bundles
 from api.tables import BundleRow
 from api.wire import Cursor, Limit
 
 router = APIRouter(prefix="/v1/bundles", tags=["bundles"])
+
+PARTS_BYTES = 4 * 2**20
+"""Largest body with a configuration and its files."""
 
 
 class BundleOut(BaseModel):
@@ -37,6 +42,31 @@ class BundleOut(BaseModel):
     @classmethod
     def of(cls, row: BundleRow) -> BundleOut:
         return cls(id=row.id, name=row.name, scene=row.scene_id, job=row.job_id, created_at=row.created_at, **row.facts)
+
+
+class BundleRequest(BaseModel):
+    """What to make of a scene."""
+
+    scene: str = Field(examples=["scn_7k2mqw4x9c3t8v5z6b1n"])
+    name: str | None = Field(default=None, max_length=200, description="The scene's when left out.")
+    config: dict[str, Any] = Field(
+        description="As a bundle's config.json: robot, objects, cuts, cameras.", examples=[{"licence": "CC0-1.0"}]
+    )
+    files: dict[str, str] = Field(
+        default={}, description="Texts by the names that the configuration uses: MJCF, meshes as OBJ, splats as PLY."
+    )
+
+
+@router.post("", status_code=202, operation_id="create_bundle", dependencies=[allowed("run")])
+def create(body: BundleRequest, jobs: JobsDep, response: Response) -> JobView:
+    """Queues the making of a bundle. The job's `result`, once it has succeeded, is `{"bundle": "bun_…"}`."""
+    with jobs.database.reading() as session:
+        scene = find_scene(session, body.scene)
+    check_parts(body.config, body.files)
+    request = {"config": body.config, "files": body.files}
+    job = jobs.submit("bundle", scene.id, request, name=body.name or scene.name)
+    response.headers["Location"] = f"/v1/jobs/{job.id}"
+    return view(job)
 
 
 @router.get("", operation_id="list_bundles", dependencies=[allowed("read")])

@@ -111,6 +111,7 @@ def view(job: Job) -> JobView:
         links["preview"] = f"/v1/jobs/{job.id}/files/preview.jpg"
     elif job.kind == "check":
         links["files"] = f"/v1/jobs/{job.id}/files/"
+    request = job.request if job.kind != "bundle" else {**job.request, "files": sorted(job.request["files"])}
     return JobView(
         id=job.id,
         kind=job.kind,  # type: ignore[arg-type]
@@ -126,7 +127,7 @@ def view(job: Job) -> JobView:
         created_at=time_text(job.created_at),
         started_at=None if job.started_at is None else time_text(job.started_at),
         finished_at=None if job.finished_at is None else time_text(job.finished_at),
-        request=job.request,
+        request=request,
         result=job.result,
         error=job.error,
         continues=job.continues,

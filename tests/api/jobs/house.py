@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +50,9 @@ class House:
             worker.wait()
         self.database.close()
 
-    def worker(self) -> subprocess.Popen[bytes]:
+    def worker(self, environ: Mapping[str, str] = os.environ) -> subprocess.Popen[bytes]:
         """Starts a worker process."""
-        environ = os.environ | self.settings.variables()
+        environ = {**environ, **self.settings.variables()}
         worker = subprocess.Popen([sys.executable, "-m", "api.jobs"], env=environ, stdin=subprocess.DEVNULL)
         self._workers.append(worker)
         return worker
@@ -87,10 +87,12 @@ class House:
             session.add_all(files)
         return row.id
 
-    def reconstruct(self, capture: str, *, continues: str | None = None, **options: Any) -> Job:
-        """Queues a tiny reconstruction; options have ``_`` for their dots."""
+    def reconstruct(
+        self, capture: str, *, continues: str | None = None, slot: str | None = None, **options: Any
+    ) -> Job:
+        """Queues a tiny reconstruction; options have ``__`` for their dots."""
         changed = {name.replace("__", "."): value for name, value in options.items()}
-        request = {"preset": "fast", "options": OPTIONS | changed, "slot": None, "heldout_cameras": None}
+        request = {"preset": "fast", "options": OPTIONS | changed, "slot": slot, "heldout_cameras": None}
         return self.jobs.submit("reconstruct", capture, request, name="tiny", continues=continues)
 
     def until(self, job_id: str, is_so: Callable[[Job], bool]) -> Job:

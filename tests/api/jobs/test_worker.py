@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,9 +13,12 @@ import pytest
 from sqlalchemy import select
 
 from api.jobs._worker import _Lane
-from api.tables import Artifact, Job, Scene
-from recon4d.scene import load
+from api.storage import add_scene
+from api.tables import Artifact, BundleRow, Job, Scene
+from recon4d.scene import load, save
+from simbridge import bundle as bundles
 from tests.api.jobs.house import House, is_alive, kill
+from tests.simbridge.bundle import small
 
 
 @dataclass(frozen=True)
@@ -148,6 +152,27 @@ def test_bad_input_fails_at_once_and_names_where(recovered: Recovered, odd: Path
     pictures = house.jobs.folder(looked.id) / "files"
     names = {*result["pictures"].values(), result["contact"]}
     assert names == {path.name for path in pictures.iterdir()}
+
+
+def test_a_bundle_is_built_from_a_scene_and_its_files(recovered: Recovered, tmp_path: Path) -> None:
+    house = recovered.house
+    save(small.scene(), tmp_path / "scene")
+    scene = add_scene(house.database, house.settings, tmp_path / "scene", name="bench")
+    config = json.loads(small.config_file(tmp_path).read_text())
+    request = {"config": config, "files": {"arm.xml": small.ARM}}
+    made = house.jobs.submit("bundle", scene, request, name="arm on bench")
+    wrong = house.jobs.submit("bundle", scene, request | {"config": config | {"scale": -1}})
+    job = house.ended(made.id, "succeeded")
+    with house.database.reading() as session:
+        (row,) = session.scalars(select(BundleRow))
+    assert job.result == {"bundle": row.id}
+    assert (row.name, row.scene_id, row.job_id) == ("arm on bench", scene, job.id)
+    assert "reach" in row.facts["tasks"]
+    assert bundles.load(house.settings.data_dir / "bundles" / row.id).robot is not None
+    assert any(event["event"] == "warned" and "capture" in event["message"] for event in house.events(job.id))
+    job = house.ended(wrong.id, "failed")
+    assert job.error is not None
+    assert "scale must be positive" in job.error["detail"]
 
 
 def test_two_workers_share_no_slot(tmp_path: Path) -> None:

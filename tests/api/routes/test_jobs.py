@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from api.jobs._store import Lease
+from api.tables import Scene
 from tests.api.jobs.house import OPTIONS, House
 from tests.api.service import Service, running
 
@@ -229,4 +230,25 @@ def test_files_are_named_not_pathed(client: httpx.Client, house: House, capture:
         answer = client.get(f"{home}/{name}")
         assert answer.status_code == 404, name
         assert answer.headers["Content-Type"] == "application/problem+json"
+    client.post(f"/v1/jobs/{job['id']}/cancel")
+
+
+def test_a_bundle_is_queued_with_its_own_files_alone(client: httpx.Client, house: House) -> None:
+    with house.database.writing() as session:
+        session.add(Scene(id="scn_bench", name="bench", facts={}))
+    body = {"scene": "scn_bench", "config": {"licence": "CC0-1.0", "robot": {"mjcf": "arm.xml", "site": "tip"}}}
+    answer = client.post("/v1/bundles", json=body | {"files": {"arm.xml": "<mujoco/>"}})
+    assert answer.status_code == 202, answer.text
+    job = answer.json()
+    assert (job["kind"], job["subject"], job["name"]) == ("bundle", "scn_bench", "bench")
+    assert job["request"] == {"config": body["config"], "files": ["arm.xml"]}
+    assert client.get(answer.headers["Location"]).json() == job
+    for change, status, word in (
+        ({}, 422, "arm.xml"),
+        ({"files": {"arm.xml": "<mujoco><include file='/etc/passwd'/></mujoco>"}}, 422, "leads out"),
+        ({"scene": "scn_nothing"}, 404, "scn_nothing"),
+    ):
+        answer = client.post("/v1/bundles", json=body | change)
+        assert answer.status_code == status
+        assert word in answer.json()["detail"]
     client.post(f"/v1/jobs/{job['id']}/cancel")
