@@ -7,13 +7,14 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
 from recon4d.errors import OutputError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @contextmanager
@@ -59,6 +60,8 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], facts: dict[str, Any])
     Raises:
         OutputError: the file cannot be written.
     """
+    from safetensors.torch import save_file  # Here, as it brings torch, which most commands start sooner without.
+
     with replacing(path) as temporary:
         try:
             plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from recon4d.commands._device import choice_key, usable
 from recon4d.commands._progress import Painter
+from recon4d.files import write_atomic
 
 if TYPE_CHECKING:
     from recon4d.accelerators import DeviceStatus, Status
@@ -65,7 +66,6 @@ class Verify:
     def run(self) -> int:
         """Verifies, writes and prints."""
         from recon4d.accelerators import resolve
-        from recon4d.files import write_atomic
         from recon4d.verify import verify
 
         usable(self.name)
