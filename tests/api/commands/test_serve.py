@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.api.service import running
+from tests.api.service import command, running, wait_until
 
 
 def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -29,6 +29,26 @@ def test_it_answers_logs_json_and_ends_cleanly(tmp_path: Path) -> None:
         lines = [json.loads(line) for line in service.log.read_text().splitlines()]
     asked = {line["path"]: line["status"] for line in lines if line["message"] == "request"}
     assert asked == {"/livez": 200, "/readyz": 200}
+
+
+def test_a_worker_that_dies_is_replaced_and_none_outlives_the_service(tmp_path: Path) -> None:
+    with running(tmp_path / "data") as service:
+        (first,) = wait_until(lambda: service.worker_pids, 60, "a worker")
+        service.kill_worker()
+        (second,) = wait_until(lambda: [pid for pid in service.worker_pids if pid != first], 60, "another worker")
+        service.kill_web()
+        wait_until(lambda: "api.jobs" not in command(second), 60, "the end of the orphan")
+        service.start()
+        (third,) = wait_until(lambda: service.worker_pids, 60, "a worker")
+        assert service.stop() == 0
+        assert "api.jobs" not in command(third)
+
+
+def test_the_web_process_takes_no_tensor_library(tmp_path: Path) -> None:
+    with running(tmp_path / "data", worker=False) as service:
+        with service.client() as client:
+            assert client.get("/v1/scenes").status_code == 200
+        assert "libtorch" not in Path(f"/proc/{service.web_pid}/maps").read_text()
 
 
 def test_without_a_key_it_listens_to_this_machine_alone(tmp_path: Path) -> None:
