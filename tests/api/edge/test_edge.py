@@ -17,8 +17,8 @@ from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse
 from sqlalchemy.exc import OperationalError
 
-from api.edge import configure_logging
 from api.keys import create_key
+from api.logs import configure_logging
 from api.main import create_app
 from api.settings import Settings
 from recon4d.errors import CaptureError
