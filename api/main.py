@@ -17,7 +17,7 @@ from api.edge import BodyLimit, Figures, Idempotency, Metrics, Watch, answer_pro
 from api.jobs import Feed, Jobs
 from api.keys import Doorkeeper
 from api.routes import BODY_LIMITS, ROUTERS, TUS_HEADERS, describe
-from api.sessions import Environments, Painter
+from api.sessions import Environments, Nursery, Painter
 from api.settings import Settings
 from api.storage import free_bytes, prepare, sweep
 from api.tables import Capture, Job, Scene, Upload
@@ -48,15 +48,16 @@ def create_app(settings: Settings) -> FastAPI:
         app.state.identify = doorkeeper.identify
         await to_thread.run_sync(prepare, database, settings)
         sweeper = asyncio.create_task(_sweep_forever(database, settings))
-        app.state.painter = Painter(settings.session_idle_s)
-        app.state.environments = Environments(settings.max_sessions)
+        nursery = Nursery()
+        app.state.painter = Painter(nursery, settings.session_idle_s)
+        app.state.environments = Environments(nursery, settings.max_sessions)
         try:
             yield
         finally:
             app.state.closing = True
             app.state.feed.close()
             app.state.environments.close()
-            await app.state.painter.close()
+            await nursery.close()
             sweeper.cancel()
             with suppress(asyncio.CancelledError):
                 await sweeper

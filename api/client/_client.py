@@ -346,7 +346,7 @@ class Client:
         """Worlds of an environment at the service, as a Gymnasium VectorEnv. Needs the extra ``remote``."""
         from simbridge.remote import RemoteEnv
 
-        return RemoteEnv(self.url, environment, num_envs, key=self._key)
+        return RemoteEnv(f"{self.url}/v1/environments/{environment}", num_envs=num_envs, key=self._key)
 
     def _get(self, path: str) -> dict[str, Any]:
         return self._connection.ask("GET", path).json()

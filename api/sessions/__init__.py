@@ -6,8 +6,19 @@ Owns: these processes, their number and their end; which scenes stay loaded; how
 Does not own: what a picture or a step is (recon4d and simbridge say that), rows, addresses, keys.
 """
 
+from api.sessions._child import Nursery
 from api.sessions._environments import Environments, EnvironmentSpec, Session, SessionConfig
 from api.sessions._painter import Order, Painter, View
 from api.sessions._relay import relay
 
-__all__ = ["EnvironmentSpec", "Environments", "Order", "Painter", "Session", "SessionConfig", "View", "relay"]
+__all__ = [
+    "EnvironmentSpec",
+    "Environments",
+    "Nursery",
+    "Order",
+    "Painter",
+    "Session",
+    "SessionConfig",
+    "View",
+    "relay",
+]

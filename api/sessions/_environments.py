@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from api.errors import Problem
 from api.sessions._channel import Closed, pack, unpack
-from api.sessions._child import Child
+from api.sessions._child import Child, Nursery
 
 Result = TypeVar("Result")
 
@@ -44,7 +44,8 @@ class Over(Exception):
 class Session:
     """Worlds of one client, in a process that lives no longer than this is entered."""
 
-    def __init__(self, spec: EnvironmentSpec, config: SessionConfig) -> None:
+    def __init__(self, nursery: Nursery, spec: EnvironmentSpec, config: SessionConfig) -> None:
+        self._nursery = nursery
         self._spec, self._config = spec, config
         self._child: Child | None = None
         self._over = asyncio.Event()
@@ -61,11 +62,11 @@ class Session:
         Raises:
             Problem: 422 they cannot be made so; 503 it took too long, or the process died.
         """
-        self._child = await Child.start("environment")
         spec, config = self._spec, self._config
         order = {"bundle": str(spec.bundle), "task": spec.task, "options": spec.options, **vars(config)}
         try:
             async with asyncio.timeout(_PATIENCE_S):
+                self._child = await self._nursery.begin("environment")
                 data, _ = await self._child.exchange(pack(order))
         except TimeoutError:
             detail = f"the worlds were not made within {_PATIENCE_S:.0f} s"
@@ -119,10 +120,12 @@ class Environments:
     """All sessions of all environments.
 
     Args:
+        nursery: where their processes come from.
         most: how many there may be at a time.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, nursery: Nursery, most: int) -> None:
+        self._nursery = nursery
         self._most = most
         self._sessions: dict[Session, str] = {}
         self._describing = asyncio.Lock()
@@ -138,7 +141,7 @@ class Environments:
         """
         config = SessionConfig(num_envs=spec.options["num_envs"])
         async with self._describing:  # One at a time: it takes seconds of a core, and counts as no session.
-            session = Session(spec, config)
+            session = Session(self._nursery, spec, config)
             try:
                 return (await session.start())["facts"]
             finally:
@@ -155,7 +158,7 @@ class Environments:
             detail = f"{self._most} environment sessions run already, which is as many as this service allows"
             hint = "close one, or wait until one has been idle for long enough"
             raise Problem(429, "too-many-sessions", detail, hint=hint, headers={"Retry-After": "10"})
-        session = Session(spec, config)
+        session = Session(self._nursery, spec, config)
         self._sessions[session] = environment
         try:
             yield session

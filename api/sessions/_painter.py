@@ -9,7 +9,7 @@ from typing import Literal
 
 from api.errors import Problem
 from api.sessions._channel import Closed, pack, unpack
-from api.sessions._child import Child
+from api.sessions._child import Child, Nursery
 
 _LONGEST_QUEUE = 100
 _PATIENCE_S = 300.0  # The first picture on a machine waits for kernels to be compiled.
@@ -47,10 +47,12 @@ class Painter:
     """Holds the process that draws: started when there is something to draw, ended when there has not been for a while.
 
     Args:
+        nursery: where it comes from.
         idle_s: how long it is kept without use.
     """
 
-    def __init__(self, idle_s: float) -> None:
+    def __init__(self, nursery: Nursery, idle_s: float) -> None:
+        self._nursery = nursery
         self._idle_s = idle_s
         self._child: Child | None = None
         self._turn = asyncio.Lock()
@@ -105,10 +107,10 @@ class Painter:
         """The answer; None when the process has died."""
         if self._ending is not None:
             self._ending.cancel()
-        if self._child is None:
-            self._child = await Child.start("paint")
         try:
             async with asyncio.timeout(_PATIENCE_S):
+                if self._child is None:
+                    self._child = await self._nursery.begin("paint")
                 answer, _ = await self._child.exchange(data)
         except Closed:
             await self.close()

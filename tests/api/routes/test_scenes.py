@@ -24,7 +24,8 @@ from recon4d.raster import rasterize
 from recon4d.scene import load
 from recon4d.types import Camera, Cameras
 from tests.api import scenes
-from tests.api.service import Service, children, command, kill, running, wait_until
+from tests.api.service import Service, kill, running, wait_until
+from tests.api.sessions_of import sessions_of
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +270,7 @@ def test_links_work_without_a_key_for_one_file(client: httpx.Client, service: Se
 
 
 def painters(service: Service) -> list[int]:
-    return [pid for pid in children(service.web_pid) if "api.sessions paint" in command(pid)]
+    return sessions_of(service, "r4d-paint")
 
 
 def test_the_process_that_draws_is_replaced_and_ends_when_idle(tmp_path: Path) -> None:
