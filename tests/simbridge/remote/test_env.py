@@ -209,7 +209,7 @@ def test_addresses_and_peers_that_are_none() -> None:
     for url in ("127.0.0.1:1/env", "ftp://host/env", ""):
         with pytest.raises(RemoteError, match="address"):
             RemoteEnv(url)
-    with pytest.raises(RemoteError, match="cannot reach ws://127.0.0.1:1/env/ws"):
+    with pytest.raises(RemoteError, match=r"cannot reach ws://127\.0\.0\.1:1/env/ws: "):
         RemoteEnv("http://127.0.0.1:1/env?expires=1&signature=secret")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import struct
+from contextlib import suppress
 from typing import Any
 
 import cv2
@@ -143,10 +144,8 @@ def test_the_limit_holds_for_the_message_and_for_all_arrays_together() -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200))
 def test_noise_is_refused_or_a_map(data: bytes) -> None:
-    try:
+    with suppress(RemoteError):
         assert isinstance(decode(data), dict)
-    except RemoteError:
-        pass
 
 
 @settings(max_examples=200, deadline=None)
@@ -154,10 +153,8 @@ def test_noise_is_refused_or_a_map(data: bytes) -> None:
 def test_a_message_with_one_byte_changed_is_refused_or_a_map(at: int, value: int) -> None:
     whole = bytearray(encode({"op": "step", "v": np.zeros((3, 4)), "p": np.zeros((1, 8, 8, 3), np.uint8)}, "png"))
     whole[at % len(whole)] = value
-    try:
+    with suppress(RemoteError):
         assert isinstance(decode(bytes(whole)), dict)
-    except RemoteError:
-        pass
 
 
 def test_sizes_are_read_from_what_files_say() -> None:
