@@ -21,6 +21,7 @@ from api.sessions import Environments, Nursery, Painter
 from api.settings import Settings
 from api.storage import free_bytes, prepare, sweep
 from api.tables import Capture, Job, Scene, Upload
+from api.web import add_pages
 from recon4d import __version__
 
 BODY_BYTES = 2**20
@@ -71,6 +72,7 @@ def create_app(settings: Settings) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router)
     describe(app)
+    add_pages(app)
     # The last one added is the outermost.
     app.add_middleware(Idempotency)
     app.add_middleware(BodyLimit, default=BODY_BYTES, others=BODY_LIMITS)
