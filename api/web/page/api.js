@@ -3,13 +3,17 @@
 const STORED_KEY = "recon4d-key";
 const RETRY_MS = 1500;
 
-/** An answer that says what went wrong: its problem document's detail, with `hint`, `status` and the rest beside. */
+/** An answer that says what went wrong: its problem document in words. */
 export class Problem extends Error {
   constructor(status, document) {
-    super(document.detail ?? document.title ?? `The service answered ${status}.`);
+    const detail = document.detail ?? document.title ?? `The service answered ${status}.`;
+    super(document.camera ? `camera ${document.camera}: ${detail}` : detail);
     this.status = status;
     this.hint = document.hint;
-    this.document = document;
+    /** All that is wrong where it is more than one thing, in words. */
+    this.faults = (document.errors ?? []).map(({ camera, pointer, parameter, message, detail: text }) =>
+      [camera ? `camera ${camera}` : (pointer ?? parameter), message ?? text].filter(Boolean).join(": "),
+    );
   }
 }
 

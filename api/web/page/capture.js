@@ -159,17 +159,13 @@ class CapturePage {
     for (const { camera } of capture.uploads) names.add(camera);
     for (const { to } of this.uploads) names.add(to.camera);
     this.files.replaceChildren(...[...names].map((name) => this.#cameraRow(name)));
-    this.rig.replaceChildren(
-      h(
-        "p",
-        { class: capture.ready ? "good" : "soft" },
-        capture.ready
-          ? `Everything is here: ${counted(capture.cameras.length, "camera")}.`
-          : `Still missing: ${capture.missing.join("; ")}.`,
-      ),
-    );
-    this.checking?.allow(capture.ready);
-    this.launch?.allow(capture.ready);
+    const toGo = this.uploads.filter(({ state }) => isBusy(state)).length;
+    const ready = capture.ready && !toGo;
+    const missing = toGo ? `Sending, ${counted(toGo, "file")} to go.` : `Still missing: ${capture.missing.join("; ")}.`;
+    const said = ready ? `Everything is here: ${counted(capture.cameras.length, "camera")}.` : missing;
+    this.rig.replaceChildren(h("p", { class: ready ? "good" : "soft" }, said));
+    this.checking?.allow(ready);
+    this.launch?.allow(ready);
   }
 
   #cameraRow(name) {

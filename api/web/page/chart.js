@@ -1,7 +1,7 @@
 /** A small line chart of what a job says about its training. */
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
-const [WIDTH, HEIGHT] = [640, 200];
+const [WIDTH, HEIGHT] = [480, 330];
 const MARGIN = { left: 44, right: 12, top: 12, bottom: 26 };
 
 /** PSNR against steps, a line for each stage of training. */
@@ -55,7 +55,7 @@ export class Chart {
   }
 }
 
-const STAGES = { static: "still scene", joint: "all, with motion" };
+const STAGES = { static: "still scene", joint: "motion" };
 
 function rounded(low, high) {
   const step = high - low > 8 ? 4 : 2;

@@ -52,9 +52,10 @@ export function counted(count, noun) {
   return `${number(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** A paragraph that says what went wrong and what to do. */
-export function fault(error) {
-  return h("div", { class: "note bad", role: "alert" }, h("p", {}, error.message), error.hint && h("p", {}, error.hint));
+/** What went wrong, and what to do. */
+export function fault({ message, hint, faults = [] }) {
+  const all = faults.length > 1 && h("ul", {}, faults.slice(0, 20).map((text) => h("li", {}, text)));
+  return h("div", { class: "note bad", role: "alert" }, h("p", {}, message), all, hint && h("p", {}, hint));
 }
 
 /** Runs an action of a button: it cannot be pressed again meanwhile, and what goes wrong is said beside it. */

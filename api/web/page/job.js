@@ -8,9 +8,18 @@ const STAGES = {
   ingest: "Decode",
   static: "Still scene",
   seeds: "What moves",
-  joint: "All, with motion",
+  joint: "Motion",
   score: "Score",
   report: "Films and report",
+};
+const DOING = {
+  ingest: "Decoding the videos",
+  static: "Fitting the still scene",
+  seeds: "Finding what moves",
+  joint: "Fitting everything, with its motion",
+  score: "Scoring what training never saw",
+  report: "Making the films and the report",
+  finishing: "Putting the scene in its place",
 };
 const ENDED = ["succeeded", "failed", "cancelled"];
 const PICTURE_EVERY_MS = 4000;
@@ -84,7 +93,7 @@ class JobPage {
     if (state === "queued") return "Waiting for its turn.";
     if (state === "running") {
       const left = eta_s ? `, about ${duration(eta_s)} left in this stage` : "";
-      return `${STAGES[stage] ?? "Beginning"} on ${slot ?? "the service"}${left}.`;
+      return `${DOING[stage] ?? "Beginning"}${left}. Runs on ${slot ?? "the service"}.`;
     }
     const took = started_at && finished_at ? ` after ${duration((Date.parse(finished_at) - Date.parse(started_at)) / 1000)}` : "";
     return { succeeded: "Done", failed: "Failed", cancelled: "Stopped" }[state] + `${took}, ${ago(finished_at)}.`;
@@ -114,7 +123,7 @@ class JobPage {
       Object.assign(job, { state: data.state });
       if (!ENDED.includes(data.state)) this.#refresh();
     } else {
-      if (data.stage in STAGES) job.stage = data.stage;
+      if (data.stage in DOING) job.stage = data.stage;
       if (job.state === "queued") job.state = "running";
     }
     if (data.event === "progress") {
@@ -135,7 +144,7 @@ class JobPage {
     const shares = [...this.stages.children].map((item) => Number(item.style.getPropertyValue("--share") || 0));
     if (this.job.state === "running") this.bar.value = Math.max(this.bar.value, weighted(shares));
     const { psnr, loss, splats, active } = this.latest.joint ?? this.latest.static ?? {};
-    const facts = { "PSNR, dB": psnr && decibel(psnr), Loss: loss && loss.toFixed(4), Gaussians: splats && number(splats), "in the last view": active && number(active) };
+    const facts = { "PSNR, dB": psnr && decibel(psnr), Loss: loss && loss.toFixed(4), Gaussians: splats && number(splats), "In the last view": active && number(active) };
     const shown = Object.entries(facts).filter(([, value]) => value);
     this.numbers.replaceChildren(...shown.map(([name, value]) => h("div", { class: "tile" }, h("dt", {}, name), h("dd", {}, value))));
     this.#showPicture();

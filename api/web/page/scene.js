@@ -1,7 +1,7 @@
 /** A finished scene: in 3D, how good it is, what it looks like beside the truth, and its files. */
 
 import { Player } from "/assets/player/player.js";
-import { get, linkTo, remove, request } from "./api.js";
+import { get, linkTo, picture, remove, request } from "./api.js";
 import { ago, bytes, counted, decibel, during, fault, h, number } from "./dom.js";
 import { frame } from "./frame.js";
 
@@ -11,6 +11,15 @@ const SETS = {
   train: ["Training frames", "What training did see."],
 };
 const FILMS = { orbit: "Camera and time move", rig: "A camera over time", frozen: "Time stands still", depth: "Depth over time" };
+
+const FILES = {
+  "scene.safetensors": "the Gaussians",
+  "scene.json": "what the Gaussians mean: cameras, times, units",
+  "report.html": "how good it is, in one file",
+  "scores.json": "the same as numbers",
+  "config.json": "how it was made",
+  "events.jsonl": "what was said meanwhile",
+};
 
 async function show() {
   frame();
@@ -78,14 +87,15 @@ function quality({ scores }) {
   );
 }
 
-async function films({ id, artifacts }) {
+async function films({ id, artifacts, thumbnail }) {
   const videos = artifacts.filter(({ name }) => /^videos\/\w+\.mp4$/.test(name));
   if (!videos.length) return null;
+  const poster = thumbnail ? await picture(thumbnail).catch(() => "") : "";
   const figures = await Promise.all(
     videos.map(async ({ name }) => {
       const kind = name.replace(/^videos\/|\.mp4$/g, "");
       const label = FILMS[kind] ?? kind;
-      const video = h("video", { controls: true, loop: true, muted: true, playsInline: true, preload: "metadata", src: await linkTo(id, name), "aria-label": label });
+      const video = h("video", { controls: true, loop: true, muted: true, playsInline: true, preload: "none", poster, src: await linkTo(id, name), "aria-label": label });
       return h("figure", {}, video, h("figcaption", {}, label));
     }),
   );
@@ -96,7 +106,9 @@ async function films({ id, artifacts }) {
 async function comparisons({ id, artifacts }) {
   if (!artifacts.some(({ name }) => name === "report.html")) return null;
   const text = await (await request(`/v1/scenes/${id}/artifacts/report.html`)).text();
-  const report = new DOMParser().parseFromString(text, "text/html");
+  // Only these parts: the page's policy objects to styles in the rest, even unseen.
+  const parts = text.match(/<section class="triples">.*?<\/section>/gs) ?? [];
+  const report = new DOMParser().parseFromString(parts.join(""), "text/html");
   const found = [...report.querySelectorAll(".triples figure")].map((figure) => ({
     camera: figure.querySelector("figcaption b")?.textContent,
     caption: figure.querySelector("figcaption")?.textContent.replace(/\s+/g, " ").trim(),
@@ -109,7 +121,7 @@ async function comparisons({ id, artifacts }) {
       "figure",
       { class: "triple" },
       h("figcaption", {}, caption),
-      h("div", {}, pictures.map(({ alt, src }) => h("span", {}, h("img", { src, alt: `${alt}: ${caption}`, loading: "lazy" }), h("small", {}, alt)))),
+      h("div", {}, pictures.map(({ alt, src }) => h("span", {}, h("img", { src, alt: `${alt}: ${caption}` }), h("small", {}, alt)))),
     );
   const [first, others] = [shown.slice(0, 2), shown.slice(2)];
   return h(
@@ -151,8 +163,8 @@ function downloads({ id, artifacts }) {
     h("div", { class: "row" }, artifacts.some(({ name }) => name === "report.html") && report, ply),
     h(
       "ul",
-      { class: "rows" },
-      shown.map(({ name, size }) => h("li", {}, h("span", { class: "name" }, name), h("span", { class: "soft" }, bytes(size)), save(name, "Download"))),
+      { class: "rows files-left" },
+      shown.map(({ name, size }) => h("li", {}, h("span", {}, name, h("small", {}, FILES[name] ?? "")), h("span", { class: "soft" }, bytes(size)), save(name, "Download"))),
     ),
   );
 }

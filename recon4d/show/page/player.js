@@ -227,4 +227,7 @@ const MARKUP = `
     <button type="button" data-part="full">Full screen</button>
     <span class="facts" data-part="facts"></span>
   </div>
+  <p class="keys">Drag to look around, scroll to come nearer. Keys: <kbd>K</kbd> play, <kbd>,</kbd> <kbd>.</kbd> step,
+    <kbd>1</kbd>–<kbd>9</kbd> cameras, <kbd>0</kbd> free, <kbd>A</kbd> <kbd>D</kbd> <kbd>W</kbd> <kbd>S</kbd> turn,
+    <kbd>+</kbd> <kbd>-</kbd> distance, <kbd>F</kbd> full screen.</p>
 `;
