@@ -16,7 +16,7 @@ addEventListener("beforeunload", (event) => {
 
 export async function captureView(place, signal, id) {
   const page = new CapturePage(place, signal, id);
-  await page.refresh();
+  await page.loaded;
   await page.begin();
 }
 
@@ -34,6 +34,7 @@ class CapturePage {
     this.launchPlace = h("section", {});
     place.append(this.title, this.#videoSection(), this.checkPlace, this.launchPlace);
     for (const upload of this.uploads) this.#watch(upload);
+    this.loaded = this.refresh();
   }
 
   /** What needs the capture: a check that is there already, the presets. */
@@ -73,8 +74,10 @@ class CapturePage {
 
   /** Takes files that somebody dropped: calibrations first, as they say which video is whose. */
   async take(list) {
+    const files = [...list]; // The browser empties its list.
+    await this.loaded;
     this.faults.replaceChildren();
-    const { calibrations, videos, times } = await sorted([...list]);
+    const { calibrations, videos, times } = await sorted(files);
     for (const { file, content } of calibrations) {
       try {
         await this.#calibrate(content);
