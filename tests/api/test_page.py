@@ -89,7 +89,7 @@ def test_a_scene_is_listed_moves_and_is_downloaded(service: Service, browser: Br
         (scene,) = client.get("/v1/scenes").json()["items"]
         page.goto(service.url)
         card = page.get_by_role("link", name="Bench <i>one</i>")
-        until(page, "document.querySelector('.card img').naturalWidth === 65")
+        until(page, "document.querySelector('.card img')?.naturalWidth === 65")
         card.click()
         page.wait_for_selector(".player.ready")
         assert page.get_by_role("heading", name="Bench <i>one</i>").is_visible()
@@ -277,7 +277,7 @@ def test_the_sample_becomes_a_scene_that_moves_where_it_should(browser: Browser,
         page.get_by_role("button", name="Reconstruct").click()
         page.get_by_text("Fitting the still scene").wait_for(timeout=300_000)
         page.locator(".chart .line-0").first.wait_for(timeout=300_000)
-        until(page, "document.querySelector('img.render').naturalWidth === 320")
+        until(page, "document.querySelector('img.render')?.naturalWidth === 320")
         page.get_by_text("Fitting everything, with its motion").wait_for(timeout=300_000)
         page.reload()  # Everything is told again to whoever comes later.
         page.locator(".chart .line-0").first.wait_for(timeout=60_000)
