@@ -30,6 +30,9 @@ class Settings(BaseSettings):
     max_capture_files: int = Field(default=128, ge=1)
     upload_expiry_s: float = Field(default=24 * 3600.0, gt=0)
     """An unfinished upload that nobody has written to for so long is deleted."""
+    upload_idle_s: float = Field(default=30.0, gt=0)
+    """A request that has sent nothing for so long is taken for broken: what it brought stays, and its upload is free to
+    be gone on with. A network that fails does not always say so."""
     disk_reserve_bytes: int = Field(default=2 * 2**30, ge=0)
     """Uploads are refused when they would leave less than this free on the data folder's disk."""
 

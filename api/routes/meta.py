@@ -33,7 +33,7 @@ class Info(BaseModel):
     running: int
     cpus: int
     free_bytes: int
-    limits: dict[str, float]
+    limits: dict[str, int]
 
 
 class Option(BaseModel):

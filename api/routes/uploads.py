@@ -3,8 +3,10 @@ termination, and a commit that checks the whole file."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+from collections.abc import AsyncIterator
 from email.utils import formatdate
 from typing import Annotated, NoReturn
 
@@ -143,7 +145,7 @@ async def _receive(request: Request, database: Database, settings: Settings, id:
         announced = request.headers.get("content-length", "")
         if announced.isdigit() and int(announced) > writer.left:
             raise Problem(413, "too-large", f"the request brings {announced} bytes; {writer.left:,} are still to come")
-        async for data in request.stream():
+        async for data in _brisk(request.stream(), settings.upload_idle_s):
             piece += data
             if len(piece) >= _PIECE:
                 full, piece = piece, bytearray()  # What a failed write has taken must not be written again.
@@ -153,6 +155,25 @@ async def _receive(request: Request, database: Database, settings: Settings, id:
     finally:
         await to_thread.run_sync(_finish, writer, piece)
     return writer.offset, writer.expires_at
+
+
+async def _brisk(stream: AsyncIterator[bytes], idle_s: float) -> AsyncIterator[bytes]:
+    """The stream, as long as something comes."""
+    while True:
+        try:
+            async with asyncio.timeout(idle_s):
+                data = await anext(stream)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Problem(
+                408,
+                "stalled",
+                f"nothing came for {idle_s:g} s",
+                hint="ask with HEAD where the upload stands, and send from there",
+                headers={"Connection": "close"},
+            ) from None
+        yield data
 
 
 def _finish(writer: Writer, rest: bytearray) -> None:

@@ -72,7 +72,7 @@ API_ALLOWED: dict[str, set[str]] = {
     "routes": {"jobs", "keys", "sessions", "storage"},
     "main": {"edge", "jobs", "keys", "routes", "sessions", "storage", "web"},
     "client": set(),
-    "commands": {"client", "edge", "jobs", "keys", "main", "sessions", "storage"},
+    "commands": {"client", "jobs", "keys", "main", "sessions", "storage"},
     ROOT: {"main"},
 }
 API_DOORS = {

@@ -8,6 +8,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from api.logs import configure_logging
 from api.main import create_app
 from api.settings import Settings
 from recon4d.errors import CaptureError
+from recon4d.reconstruct import ReconstructConfig
+from tests.api import tus
 
 Talk = Callable[[httpx.AsyncClient, FastAPI], Awaitable[None]]
 
@@ -184,6 +187,43 @@ def test_twins_that_come_at_once_do_one_thing(settings: Settings) -> None:
         assert set(statuses) <= {201, 409}
         assert 201 in statuses
         assert len((await client.get("/v1/captures")).json()["items"]) == 1
+
+    converse(settings, talk)
+
+
+def test_a_request_that_falls_silent_sets_its_upload_free(tmp_path: Path) -> None:
+    async def dying() -> Any:
+        yield b"01234"
+        await asyncio.sleep(3600)
+
+    async def talk(client: httpx.AsyncClient, app: FastAPI) -> None:
+        capture = (await client.post("/v1/captures", json={"name": "a"})).json()["id"]
+        words = {"Upload-Length": "10", "Upload-Metadata": tus.metadata(camera="c0", kind="video")}
+        upload = (await client.post(f"/v1/captures/{capture}/uploads", headers=words)).headers["Location"]
+        silent = await client.patch(upload, headers={**tus.BYTES, "Upload-Offset": "0"}, content=dying())
+        assert (silent.status_code, silent.json()["type"]) == (408, "urn:recon4d:problem:stalled")
+        rest = await client.patch(upload, headers={**tus.BYTES, "Upload-Offset": "5"}, content=b"56789")
+        assert rest.status_code == 204
+
+    converse(Settings(data_dir=tmp_path, upload_idle_s=0.2), talk)
+
+
+def test_options_tell_the_engines_own_configuration(settings: Settings) -> None:
+    async def talk(client: httpx.AsyncClient, app: FastAPI) -> None:
+        told = (await client.get("/v1/options")).json()
+        assert told["presets"] == ["fast", "balanced", "quality"]
+        options = {option["name"]: option for option in told["options"]}
+        for preset in told["presets"]:
+            config = ReconstructConfig.of(preset)
+            for name, option in options.items():
+                value = reduce(getattr, name.split("."), config)
+                assert option["defaults"][preset] == value
+                # What is told can be set, and means the same.
+                assert (
+                    config.with_value(f"{name}={str(value).lower() if option['type'] == 'bool' else value}") == config
+                )
+        assert options["fit.joint.steps"]["type"] == "int"
+        assert "frames" in options["ingest.memory_budget_mib"]["help"]
 
     converse(settings, talk)
 
