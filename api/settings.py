@@ -41,7 +41,7 @@ class Settings(BaseSettings):
     lease_s: float = Field(default=20.0, gt=0)
     """A running job whose process has not been heard of for so long is taken up by another one."""
     max_attempts: int = Field(default=5, ge=1)
-    """How often a job is begun again after its process died, before it counts as failed."""
+    """How often a job's process may die before the job counts as failed."""
 
     session_idle_s: float = Field(default=300.0, gt=0)
     """A render or environment session that nobody has used for so long is closed."""

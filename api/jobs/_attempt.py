@@ -35,6 +35,8 @@ LOST, UNRECORDED = 75, 74
 """Exit codes: the lease went to another attempt; the end could not be written into the database."""
 _ISOLATED = "RECON4D_ISOLATED"
 """Variable that names the accelerator of which an attempt sees its own device alone."""
+_NICE = 5
+"""Requests are answered first."""
 _EVERY = 0.1
 """Share of a stage between two lines of the log."""
 
@@ -42,6 +44,7 @@ _EVERY = 0.1
 def attempt(settings: Settings, job_id: str, owner: str) -> int:
     """Does a job's work as the attempt that holds its lease. Returns the process's exit code."""
     _end_with_the_worker()
+    os.setpriority(os.PRIO_PROCESS, 0, max(_NICE, os.getpriority(os.PRIO_PROCESS, 0)))
     database = Database(settings.database)
     jobs = Jobs(database, settings)
     lease = Lease(database, job_id, owner)

@@ -24,14 +24,14 @@ class Feed:
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
-        self._reads: dict[tuple[str, int, asyncio.Event], asyncio.Task[list[JobEvent]]] = {}
+        self._reads: dict[tuple[str, int, asyncio.Event], asyncio.Task[tuple[JobEvent, ...]]] = {}
         self._waiting = 0
         self._changed = asyncio.Event()
         """Set at the next change, and then replaced: also the name of the time between two changes."""
         self._watcher: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def after(self, job_id: str, seq: int, wait_s: float) -> list[JobEvent]:
+    async def after(self, job_id: str, seq: int, wait_s: float) -> tuple[JobEvent, ...]:
         """Events of a job after ``seq``, in order, at most ``PAGE``; empty when there is none within ``wait_s``."""
         limit = asyncio.get_running_loop().time() + wait_s
         while True:
@@ -42,8 +42,8 @@ class Feed:
                 return found
             await self._wait(changed, left)
 
-    async def stream(self, job_id: str, seq: int, quiet_s: float) -> AsyncIterator[list[JobEvent]]:
-        """Events after ``seq`` as they come, without end; an empty list whenever nothing came for ``quiet_s``."""
+    async def stream(self, job_id: str, seq: int, quiet_s: float) -> AsyncIterator[tuple[JobEvent, ...]]:
+        """Events after ``seq`` as they come, without end; nothing whenever nothing came for ``quiet_s``."""
         while not self._closed:
             found = await self.after(job_id, seq, quiet_s)
             yield found
@@ -56,7 +56,7 @@ class Feed:
         if self._watcher is not None:
             self._watcher.cancel()
 
-    async def _read(self, job_id: str, seq: int, changed: asyncio.Event) -> list[JobEvent]:
+    async def _read(self, job_id: str, seq: int, changed: asyncio.Event) -> tuple[JobEvent, ...]:
         # An answer that was asked for before the last change may lack it, and is no answer to those who ask after.
         key = (job_id, seq, changed)
         if key not in self._reads:

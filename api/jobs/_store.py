@@ -76,11 +76,11 @@ class Jobs:
         with self.database.reading() as session:
             return page(session, chosen, (Job.created_at, Job.id), limit, cursor)
 
-    def events(self, job_id: str, after: int, limit: int) -> list[JobEvent]:
+    def events(self, job_id: str, after: int, limit: int) -> tuple[JobEvent, ...]:
         """What a job has said since event ``after``, in order, without gaps."""
         chosen = select(JobEvent).where(JobEvent.job_id == job_id, JobEvent.seq > after)
         with self.database.reading() as session:
-            return list(session.scalars(chosen.order_by(JobEvent.seq).limit(limit)))
+            return tuple(session.scalars(chosen.order_by(JobEvent.seq).limit(limit)))
 
     def is_cancelled(self, job_id: str) -> bool:
         """Whether somebody has asked a job to end."""
@@ -117,6 +117,15 @@ class Jobs:
                 raise Problem(409, "conflict", f"job {heir} goes on from job {job.id}", hint="Wait until it has ended.")
             session.delete(job)
         shutil.rmtree(self.folder(job_id), ignore_errors=True)
+
+    def sweep(self) -> int:
+        """Removes folders of jobs that were forgotten by somebody who was killed meanwhile. Returns how many."""
+        with self.database.reading() as session:
+            known = set(session.scalars(select(Job.id)))
+        lost = [path for path in self.folder("").glob("job_*") if path.name not in known]
+        for folder in lost:
+            shutil.rmtree(folder, ignore_errors=True)
+        return len(lost)
 
     def claim(self, kinds: Sequence[str], slot: str) -> Job | None:
         """Takes the oldest queued job that may run on a slot; None when there is none.

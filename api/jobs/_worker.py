@@ -110,7 +110,7 @@ class _Worker:
         self._stopping = True
 
     def run(self) -> None:
-        _log.info("worker ready", extra={"slots": list(self.settings.slots)})
+        _log.info("worker ready", extra={"slots": list(self.settings.slots), "swept": self._jobs.sweep()})
         while not self._stopping or any(lane.running for lane in self._lanes):
             if self.parent is not None and os.getppid() != self.parent:
                 self._stopping = True

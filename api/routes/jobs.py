@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -109,8 +110,8 @@ def view(job: Job) -> JobView:
             links[made] = f"/v1/{made}s/{job.result[made]}"
     if job.kind == "reconstruct":
         links["preview"] = f"/v1/jobs/{job.id}/files/preview.jpg"
-    elif job.kind == "check":
-        links["files"] = f"/v1/jobs/{job.id}/files/"
+    if job.result is not None and "contact" in job.result:
+        links["contact"] = f"/v1/jobs/{job.id}/files/{job.result['contact']}"
     request = job.request if job.kind != "bundle" else {**job.request, "files": sorted(job.request["files"])}
     return JobView(
         id=job.id,
@@ -227,10 +228,17 @@ async def get_events(
 
 async def _stream(feed: Feed, job_id: str, start: int) -> AsyncIterator[bytes]:
     async for rows in feed.stream(job_id, start, KEEP_ALIVE_S):
-        lines = [format_sse_event(data_str=json.dumps(event_view(row).model_dump()), id=str(row.seq)) for row in rows]
-        yield b"".join(lines) or KEEPALIVE_COMMENT
+        yield _encoded(rows) or KEEPALIVE_COMMENT
         if any(is_last(row) for row in rows):
             return
+
+
+@lru_cache(maxsize=8)
+def _encoded(rows: tuple[JobEvent, ...]) -> bytes:
+    """Events as a stream has them. All who listen to a job are given the same rows: they are written once."""
+    return b"".join(
+        format_sse_event(data_str=json.dumps(event_view(row).model_dump()), id=str(row.seq)) for row in rows
+    )
 
 
 def event_view(row: JobEvent) -> EventView:

@@ -15,7 +15,7 @@ from typing import Any
 
 from api.database import Database
 from api.ids import fresh
-from api.jobs import ENDED, Jobs
+from api.jobs import ENDED, KINDS, Jobs
 from api.settings import Settings
 from api.tables import Capture, CaptureFile, Job
 
@@ -39,23 +39,40 @@ class House:
         self.settings = Settings(data_dir=folder, lease_s=4.0, **settings)
         self.database = Database(self.settings.database)
         self.jobs = Jobs(self.database, self.settings)
-        self._workers: list[subprocess.Popen[bytes]] = []
+        self._processes: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> House:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
-            worker.kill()
-            worker.wait()
+        for process in self._processes:
+            process.kill()
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
         self.database.close()
 
     def worker(self, environ: Mapping[str, str] = os.environ) -> subprocess.Popen[bytes]:
         """Starts a worker process."""
         environ = {**environ, **self.settings.variables()}
         worker = subprocess.Popen([sys.executable, "-m", "api.jobs"], env=environ, stdin=subprocess.DEVNULL)
-        self._workers.append(worker)
+        self._processes.append(worker)
         return worker
+
+    def attempt(self, job_id: str) -> subprocess.Popen[bytes]:
+        """Takes a job, which must be the next one, and starts the process that a worker would start."""
+        job = self.jobs.claim(tuple(KINDS), self.settings.slots[0])
+        assert job is not None
+        assert job.id == job_id
+        process = subprocess.Popen(
+            [sys.executable, "-m", "api.jobs", "attempt", job.id, str(job.owner)],
+            env=os.environ | self.settings.variables(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        self._processes.append(process)
+        return process
 
     def capture(self, source: Path) -> str:
         """Takes a capture folder up, as uploads and a calibration would."""

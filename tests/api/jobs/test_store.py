@@ -177,6 +177,16 @@ def test_a_cancelled_job_whose_process_dies_does_not_come_back(house: House) -> 
     assert house.jobs.get(job_id).state == "cancelled"
 
 
+def test_folders_of_no_job_are_swept_away(house: House) -> None:
+    job_id = submit(house).id
+    for name in (job_id, "job_forgotten"):
+        (house.jobs.folder(name) / "out").mkdir(parents=True)
+    assert house.jobs.sweep() == 1
+    assert house.jobs.folder(job_id).is_dir()
+    assert not house.jobs.folder("job_forgotten").exists()
+    assert house.jobs.sweep() == 0
+
+
 def test_deleting(house: House) -> None:
     job_id = submit(house).id
     with pytest.raises(Problem) as refused:
@@ -190,7 +200,7 @@ def test_deleting(house: House) -> None:
     (house.jobs.folder(job_id) / "out").mkdir(parents=True)
     house.jobs.delete(job_id)
     assert not house.jobs.folder(job_id).exists()
-    assert house.jobs.events(job_id, 0, 10) == []
+    assert house.jobs.events(job_id, 0, 10) == ()
     with pytest.raises(Problem) as gone:
         house.jobs.get(job_id)
     assert gone.value.status == 404

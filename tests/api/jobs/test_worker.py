@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
+from api.jobs import preview
+from api.jobs._attempt import LOST
 from api.jobs._worker import _Lane
 from api.storage import add_scene
 from api.tables import Artifact, BundleRow, Job, Scene
@@ -94,12 +97,46 @@ def test_the_scene_is_there_once_and_whole(recovered: Recovered) -> None:
     assert [path.name for path in folder.parent.iterdir()] == [scene.id]
 
 
+def test_the_fit_was_to_be_seen_while_it_ran(recovered: Recovered) -> None:
+    assert preview(recovered.house.jobs.folder(recovered.job.id)).read_bytes()[:2] == b"\xff\xd8"
+
+
 def test_clients_are_not_told_where_the_service_keeps_its_files(recovered: Recovered) -> None:
     folder = str(recovered.house.settings.data_dir)
     assert all(folder not in str(event) for event in recovered.events)
     log = (recovered.house.jobs.folder(recovered.job.id) / "log.txt").read_text()
     assert "attempt 2 at reconstruct" in log
     assert folder not in log
+
+
+@pytest.mark.slow
+def test_an_attempt_that_hangs_is_ended_by_the_next_one(house: House, tiny: Path) -> None:
+    job_id = house.reconstruct(house.capture(tiny), fit__joint__steps=5_000).id
+    first = house.attempt(job_id)
+    house.until(job_id, lambda job: job.stage == "joint")
+    os.kill(first.pid, signal.SIGSTOP)
+    with house.database.writing() as session:
+        session.get_one(Job, job_id).lease_until = 0.0
+    assert house.jobs.bury() == [job_id]
+    second = house.attempt(job_id)
+    job = house.ended(job_id, "succeeded")
+    assert (job.attempt, job.deaths) == (2, 1)
+    assert first.wait(60) == -signal.SIGKILL
+    assert second.wait(60) == 0
+    with house.database.reading() as session:
+        assert len(list(session.scalars(select(Scene)))) == 1
+
+
+@pytest.mark.slow
+def test_an_attempt_that_has_lost_its_lease_ends_and_writes_no_more(house: House, tiny: Path) -> None:
+    job_id = house.reconstruct(house.capture(tiny), fit__joint__steps=100_000).id
+    first = house.attempt(job_id)
+    house.until(job_id, lambda job: job.stage == "joint")
+    with house.database.writing() as session:
+        session.get_one(Job, job_id).lease_until = 0.0
+    assert house.jobs.bury() == [job_id]
+    assert first.wait(60) == LOST
+    assert house.events(job_id)[-1]["state"] == "queued"
 
 
 @pytest.mark.slow

@@ -252,3 +252,14 @@ def test_a_bundle_is_queued_with_its_own_files_alone(client: httpx.Client, house
         assert answer.status_code == status
         assert word in answer.json()["detail"]
     client.post(f"/v1/jobs/{job['id']}/cancel")
+
+
+def test_a_service_that_ends_ends_its_streams(tiny: Path, tmp_path: Path) -> None:
+    with running(tmp_path / "data", worker=False) as service, House(service.data_dir) as house:
+        lease = working(house, house.capture(tiny))
+        url = f"{service.url}/v1/jobs/{lease.job_id}/events"
+        with httpx.stream("GET", url, headers={"Accept": "text/event-stream"}, timeout=60) as answer:
+            lines = answer.iter_lines()
+            assert next(lines).startswith("data: ")
+            assert service.stop() == 0
+            assert [line for line in lines if line.startswith("id: ")] == ["id: 1", "id: 2"]
