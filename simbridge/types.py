@@ -84,6 +84,8 @@ class Bundle:
     colour: np.ndarray | None
     """[K, 3] from rendered to real colours: K = 4 for (r, g, b, 1), 7 for (r^2, g^2, b^2, r, g, b, 1)."""
     initial_conditions: tuple[dict[str, Any], ...] = ()
+    """Where objects may begin, for evaluations that are to be repeated, each of the form
+    ``{"id": 0, "objects": {body: {"position": [x, y, z], "quat": [w, x, y, z]}}}``."""
     envelope: dict[str, Any] = field(default_factory=dict)
     """Which viewpoints the capture supports, by camera."""
     licence: str = ""

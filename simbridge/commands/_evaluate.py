@@ -29,6 +29,8 @@ class Options:
     """folder for summary.json, summary.html and films; evaluate-TASK when left out."""
     seed: int = 0
     """of the episodes."""
+    placements: Literal["drawn", "bundle"] = "drawn"
+    """where objects begin: drawn anew for every episode, or as the bundle's initial_conditions.json lists them."""
     num_envs: int = 16
     """how many are played at a time."""
     control: Literal["joint_delta", "joint_position", "ee_delta"] = "joint_delta"
@@ -90,7 +92,12 @@ def _worlds(bundle: Path, options: Options) -> Worlds:
         raise ConfigError(f"episodes and num_envs must be at least 1; they are {options.episodes}, {options.num_envs}")
     device = resolve(options.device).torch_device
     sensors = SensorConfig(cameras=options.cameras, image_size=options.image_size, device=device)
-    config = WorldsConfig(sensors=sensors, control=options.control, control_hz=options.control_hz)
+    config = WorldsConfig(
+        sensors=sensors,
+        control=options.control,
+        control_hz=options.control_hz,
+        placements=options.placements,
+    )
     count = min(options.num_envs, options.episodes)
     return Worlds(load(bundle), make_task(options.task), count, seed=options.seed, config=config)
 

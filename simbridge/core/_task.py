@@ -63,8 +63,12 @@ class Task(Protocol):
         """
         ...
 
-    def start(self, bundle: Bundle, rng: np.random.Generator) -> Start:
-        """Draws the beginning of an episode."""
+    def start(self, bundle: Bundle, rng: np.random.Generator, placed: Mapping[str, np.ndarray]) -> Start:
+        """Draws the beginning of an episode.
+
+        Args:
+            placed: [7] xyz and wxyz by joint of objects whose beginnings are given; the task may place the others.
+        """
         ...
 
     def states(self, view: View) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import mujoco
 import numpy as np
@@ -14,7 +15,7 @@ from simbridge.core._physics import Physics
 from simbridge.core._randomise import Draw, Randomisation, draw
 from simbridge.core._sensors import Pictures, SensorConfig, Sensors, blank
 from simbridge.core._task import Start, Task, View, to_info
-from simbridge.errors import TaskError
+from simbridge.errors import BundleError, TaskError
 from simbridge.mjcf import geom_splats
 from simbridge.types import Bundle, RobotSpec
 
@@ -28,6 +29,9 @@ class WorldsConfig:
     control: Control = "joint_delta"
     control_hz: float = 10.0
     """Actions a second; a whole number of physics steps each."""
+    placements: Literal["drawn", "bundle"] = "drawn"
+    """Where objects begin: as the task draws them, or as the bundle's ``initial_conditions.json`` lists them, episode
+    by episode and then from the first again. Goals are drawn in either case."""
     home_noise: float = 0.02
     """Half-width of each joint's place at the beginning, as a share of its actuator's range."""
     max_steps: int | None = None
@@ -85,6 +89,7 @@ class Worlds:
             raise ConfigError(f"there must be at least one world; {count} were asked for")
         self.bundle, self.task, self.count, self.seed, self.config = bundle, task, count, seed, config
         self.robot = _robot(bundle, task)
+        self._placed = _placed(bundle) if config.placements == "bundle" else ({},)
         spec = mujoco.MjSpec.from_file(str(bundle.model_path))
         added = task.prepare(spec, bundle)
         model = spec.compile()
@@ -114,7 +119,8 @@ class Worlds:
         for world, episode in zip(ids, episodes, strict=True):
             start, home = self._begin(int(world), int(episode))
             starts.append(start)
-            joints.append(dict(zip(self.robot.joints, home[:, None], strict=True)) | start.joints)
+            placed = self._placed[int(episode) % len(self._placed)]
+            joints.append(dict(zip(self.robot.joints, home[:, None], strict=True)) | placed | start.joints)
         self._set_physics(ids)
         self.physics.reset(ids, joints, [start.mocap for start in starts], ctrl)
         self.controller.home(ids, self.physics.joints(self.robot.joints, ids))
@@ -150,6 +156,7 @@ class Worlds:
         infos = {
             **to_info(view.facts),
             "episode_id": self._episodes[ids].copy(),
+            "initial_state": self._episodes[ids] % len(self._placed) if self._placed[0] else self._episodes[ids].copy(),
             "success": success.copy(),
             "success_once": self._succeeded[ids].copy(),
             "return": self._returns[ids].copy(),
@@ -188,7 +195,7 @@ class Worlds:
         home = np.array(self.robot.home, np.float64)
         if len(home) == len(low):
             home = np.clip(home + rng.uniform(-1, 1, len(home)) * self.config.home_noise * (high - low), low, high)
-        start = self.task.start(self.bundle, rng)
+        start = self.task.start(self.bundle, rng, self._placed[episode % len(self._placed)])
         drawn = draw(self.config.randomisation, len(self.sensors.cameras), np.random.default_rng(draw_seed))
         self._draws[world] = drawn
         self.sensors.begin(world, drawn, np.random.default_rng(noise_seed))
@@ -257,6 +264,29 @@ def _robot(bundle: Bundle, task: Task) -> RobotSpec:
     if bundle.robot is None:
         raise TaskError(f"task '{task.name}' moves a robot, and {bundle.path} has none: give one when bundling")
     return bundle.robot
+
+
+def _placed(bundle: Bundle) -> tuple[dict[str, np.ndarray], ...]:
+    """[7] xyz and wxyz by joint of each of the bundle's initial conditions."""
+    joints = {thing.body: thing.joint for thing in bundle.objects}
+    if not bundle.initial_conditions or not joints:
+        raise TaskError(
+            f"{bundle.path} lists no initial conditions: use placements='drawn', or bundle again with objects and"
+            " initial_conditions of at least 1"
+        )
+    listed = []
+    for number, condition in enumerate(bundle.initial_conditions):
+        poses = {}
+        for name, at in condition.get("objects", {}).items():
+            pose = np.array([*at.get("position", ()), *at.get("quat", ())], np.float64)
+            if name not in joints or pose.shape != (7,) or abs(np.linalg.norm(pose[3:]) - 1) > 1e-3:
+                raise BundleError(
+                    f"{bundle.path}/initial_conditions.json: beginning {number} of '{name}' is {at}; it must name an"
+                    f" object ({', '.join(joints)}) and give position [3] in metres and quat [4], wxyz of length 1"
+                )
+            poses[joints[name]] = pose
+        listed.append(poses)
+    return tuple(listed)
 
 
 def _degree(bundle: Bundle) -> int:

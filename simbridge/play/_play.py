@@ -152,7 +152,7 @@ class _Batch:
                 EpisodeResult(
                     policy=policy,
                     task=self._worlds.task.name,
-                    initial_state=episode,
+                    initial_state=int(infos["initial_state"]),
                     seed=episode,  # All that is drawn for it comes from this number.
                     success=bool(infos["success_once"]),
                     reward=float(infos["return"]),

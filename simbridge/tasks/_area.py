@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import mujoco
 import numpy as np
 
 from simbridge.errors import TaskError
 from simbridge.types import Bundle, ObjectSpec
 
+TRIES = 200
+"""Draws of a place before none is said to be free."""
 Area = tuple[tuple[float, float], tuple[float, float]]
 """Ranges of x and y, metres in the world."""
 
@@ -36,6 +41,32 @@ def place(area: Area, rng: np.random.Generator) -> np.ndarray:
     """[2] a point of the area, metres."""
     (x0, x1), (y0, y1) = area
     return rng.uniform([x0, y0], [x1, y1])
+
+
+def free_place(area: Area, things: np.ndarray, radius_m: float, rng: np.random.Generator) -> np.ndarray | None:
+    """[2] a point of the area, metres, around which nothing stands within ``radius_m``; None when none was found.
+
+    Args:
+        things: [n, 3] as :func:`standing` gives them.
+    """
+    for _ in range(TRIES):
+        xy = place(area, rng)
+        if (np.hypot(*(things[:, :2] - xy).T) > things[:, 2] + radius_m).all():
+            return xy
+    return None
+
+
+def standing(spec: mujoco.MjSpec, bundle: Bundle) -> np.ndarray:
+    """[n, 3] x, y and radius in metres of what stands on the bench: objects, where the model has them, then boxes."""
+    things = [(*spec.body(thing.body).pos[:2], footprint(thing.size_m)) for thing in bundle.objects]
+    boxes = [geom for geom in spec.worldbody.geoms if geom.type == mujoco.mjtGeom.mjGEOM_BOX]
+    things += [(*box.pos[:2], footprint(2 * box.size)) for box in boxes]
+    return np.array(things, np.float64).reshape(-1, 3)
+
+
+def footprint(size_m: Sequence[float] | np.ndarray) -> float:
+    """Radius of the circle around a box [3] that stands on the bench, however it is turned."""
+    return float(np.hypot(size_m[0], size_m[1])) / 2
 
 
 def resting_pose(bundle: Bundle, thing: ObjectSpec, xy: np.ndarray, yaw: float) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import mujoco
@@ -9,11 +10,19 @@ import numpy as np
 
 from simbridge.core import Start, View
 from simbridge.errors import TaskError
-from simbridge.tasks._area import Area, bench_height, first_object, goal_area, place, resting_pose
+from simbridge.tasks._area import (
+    TRIES,
+    Area,
+    bench_height,
+    first_object,
+    footprint,
+    goal_area,
+    place,
+    resting_pose,
+)
 from simbridge.types import Bundle
 
 _GOAL = "goal"
-_TRIES = 200
 _LIFT_M = 0.0015  # Of the disc's top above the bench, so that it is seen.
 
 
@@ -30,7 +39,7 @@ class PushBlock:
     """Between the block's beginning and the goal."""
     area: Area | None = None
     """Where goals lie; the box around all places where objects may begin when None."""
-    color: tuple[float, float, float] = (0.1, 0.85, 0.2)
+    color: tuple[float, float, float] = (0.9, 0.1, 0.75)
     max_steps: int = 120
 
     name = "push_block"
@@ -55,13 +64,15 @@ class PushBlock:
         )
         return (_GOAL,)
 
-    def start(self, bundle: Bundle, rng: np.random.Generator) -> Start:
-        block = place(self._block.spawn, rng)
+    def start(self, bundle: Bundle, rng: np.random.Generator, placed: Mapping[str, np.ndarray]) -> Start:
+        given = placed.get(self._block.joint)
+        block = place(self._block.spawn, rng) if given is None else given[:2]
         area = goal_area(bundle, self.area, self.name)
-        goals = [place(area, rng) for _ in range(_TRIES)]
+        goals = [place(area, rng) for _ in range(TRIES)]
         goal = next((g for g in goals if np.linalg.norm(g - block) >= self.least_way_m), goals[-1])
-        pose = resting_pose(bundle, self._block, block, rng.uniform(-np.pi, np.pi))
-        others = self._others(bundle, [(block, self._block.size_m), (goal, (2 * self.radius_m,) * 3)], rng)
+        pose = resting_pose(bundle, self._block, block, rng.uniform(-np.pi, np.pi)) if given is None else given
+        taken = [(block, self._block.size_m), (goal, (2 * self.radius_m,) * 3)]
+        others = {} if placed else self._others(bundle, taken, rng)
         centre = np.array([*goal, bench_height(bundle, goal)])
         return Start(
             joints={self._block.joint: pose, **others},
@@ -80,7 +91,7 @@ class PushBlock:
         return success - self._left(view) - 0.3 * near
 
     def description(self) -> str:
-        return f"push the {self._block.body} onto the green disc"
+        return f"push the {self._block.body} onto the magenta disc"
 
     def _left(self, view: View) -> np.ndarray:
         """[n] metres on the bench between block and goal."""
@@ -95,15 +106,10 @@ class PushBlock:
         for thing in bundle.objects:
             if thing.body == self._block.body:
                 continue
-            for _ in range(_TRIES):
+            for _ in range(TRIES):
                 xy = place(thing.spawn, rng)
-                if all(np.linalg.norm(xy - other) > _apart(thing.size_m, size) for other, size in taken):
+                if all(np.linalg.norm(xy - at) > footprint(thing.size_m) + footprint(size) for at, size in taken):
                     taken.append((xy, thing.size_m))
                     placed[thing.joint] = resting_pose(bundle, thing, xy, rng.uniform(-np.pi, np.pi))
                     break
         return placed
-
-
-def _apart(a: tuple[float, ...], b: tuple[float, ...]) -> float:
-    """Distance at which two boxes cannot touch however they are turned."""
-    return (np.hypot(a[0], a[1]) + np.hypot(b[0], b[1])) / 2
