@@ -69,6 +69,11 @@ class Studio:
         """Those that are loaded, the next to go first."""
         return list(self._loaded)
 
+    @property
+    def room_taken(self) -> int:
+        """Bytes."""
+        return sum(loaded.size for loaded in self._loaded.values())
+
     def picture(self, order: dict[str, Any]) -> bytes:
         """A PNG or JPEG file of what a camera sees; depth as 16-bit PNG in steps of :data:`DEPTH_UNIT_M`."""
         loaded = self._get(order)
@@ -102,7 +107,7 @@ class Studio:
             scene = load(Path(order["folder"]))
             self._loaded[name] = _Loaded(scene=scene, model=Gaussians4D.from_scene(scene))
         self._loaded.move_to_end(name)
-        while len(self._loaded) > 1 and sum(loaded.size for loaded in self._loaded.values()) > self._room:
+        while len(self._loaded) > 1 and self.room_taken > self._room:
             self._loaded.popitem(last=False)
         return self._loaded[name]
 

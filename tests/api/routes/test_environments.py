@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from tests.simbridge.remote.test_env import same
 from tests.simbridge.worlds import saved
 
 OPTIONS: dict[str, Any] = {"cameras": ["front"], "width": 32, "height": 24, "max_steps": 3, "num_envs": 2}
-SLOW = {**OPTIONS, "control_hz": 0.01, "num_envs": 1, "max_steps": None}
+SLOW = {**OPTIONS, "control_hz": 0.01, "num_envs": 1, "max_steps": 100_000, "end_on_success": False}
 """An action of these lasts 20,000 steps of physics."""
 
 
@@ -261,29 +262,82 @@ def test_deleting_an_environment_or_its_bundle_ends_sessions(
     wait_until(all_ended(service), 30, "the end of the processes")
 
 
-def test_sessions_are_few_and_end_when_idle_but_not_within_a_step(tmp_path: Path, folder: Path) -> None:
-    with running(tmp_path / "data", worker=False, session_idle_s=2, max_sessions=1) as service:
-        bundle = put(service, folder)
-        environment, slow = made(service, bundle, OPTIONS), made(service, bundle, SLOW)
-        with socket_of(slow) as socket:
-            asked(socket, op="reset", seed=1)
-            with pytest.raises(RemoteError, match="1 environment sessions run already"):
-                RemoteEnv(environment)
-            refused = httpx.get(f"{environment}/ws")
-            assert refused.status_code in (404, 405, 426)
-            # Longer than a session may be idle: half a million steps of physics.
-            assert asked(socket, op="chunk_step", actions=np.zeros((1, 25, 3)))["op"] == "chunk_step"
-            with pytest.raises(ConnectionClosed) as closed:
-                socket.recv(timeout=60)
-            assert closed.value.rcvd is not None
-            assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4408, "idle for 2 s")
-        wait_until(all_ended(service), 30, "the end of the idle process")
-        RemoteEnv(environment).close()
-        envs = RemoteEnv(environment)
-        assert service.stop() == 0
-        with pytest.raises(RemoteError, match="has ended"):
-            envs.reset()
-        envs.close()
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service that allows one session, and two seconds of idleness."""
+    data_dir = tmp_path_factory.mktemp("strict") / "data"
+    with running(data_dir, worker=False, session_idle_s=2, max_sessions=1) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def strict_bundle(strict: Service, folder: Path) -> str:
+    return put(strict, folder)
+
+
+def test_sessions_are_few_and_end_when_idle_but_not_within_a_step(strict: Service, strict_bundle: str) -> None:
+    environment, slow = made(strict, strict_bundle, OPTIONS), made(strict, strict_bundle, SLOW)
+    with socket_of(slow) as socket:
+        asked(socket, op="reset", seed=1)
+        with pytest.raises(RemoteError, match="1 environment sessions run already"):
+            RemoteEnv(environment)
+        # Longer than a session may be idle: a quarter of a million steps of physics.
+        assert asked(socket, op="chunk_step", actions=np.zeros((1, 12, 3)))["op"] == "chunk_step"
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(timeout=60)
+        assert closed.value.rcvd is not None
+        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4408, "idle for 2 s")
+    wait_until(all_ended(strict), 30, "the end of the idle process")
+    RemoteEnv(environment).close()
+
+
+def test_who_takes_no_answers_is_not_waited_for(strict: Service, strict_bundle: str) -> None:
+    large = {**OPTIONS, "width": 640, "height": 480, "num_envs": 8}  # 7 MB a step, more than buffers on the way hold.
+    environment = made(strict, strict_bundle, large)
+    wait_until(all_ended(strict), 30, "the end of those before")
+    address = f"{environment.replace('http', 'ws', 1)}/ws"
+    with connect(address, compression=None, proxy=None, max_size=None, max_queue=1, close_timeout=1) as socket:
+        for message in ({"op": "reset", "seed": 1}, *[{"op": "render"}] * 12):
+            socket.send(encode(message))
+        wait_until(lambda: processes(strict), 30, "the session")
+        wait_until(all_ended(strict), 60, "the end of the session that nobody listens to")
+        came = []
+        with suppress(ConnectionClosed):
+            came.extend(len(message) for message in socket)
+        assert len(came) < 14  # The greeting and 13 answers would have been all.
+    with strict.client() as client:
+        assert client.get("/livez").status_code == 200
+
+
+def test_a_service_that_ends_ends_its_sessions(strict: Service, strict_bundle: str) -> None:
+    """The last test of this service."""
+    environment = made(strict, strict_bundle, OPTIONS)
+    wait_until(all_ended(strict), 30, "the end of those before")
+    envs = RemoteEnv(environment)
+    (pid,) = processes(strict)
+    assert strict.stop() == 0
+    assert not Path(f"/proc/{pid}").exists()
+    with pytest.raises(RemoteError, match="has ended"):
+        envs.reset()
+    envs.close()
+
+
+@pytest.mark.slow
+def test_a_connection_lives_through_a_step_of_a_minute(service: Service, bundle: str) -> None:
+    """Beyond the time after which either side takes a silent peer for dead, pings go to and fro."""
+    envs = RemoteEnv(made(service, bundle, SLOW))
+    envs.reset(seed=1)
+    began = time.monotonic()
+    envs.chunk_step(np.zeros((1, 10, 3)))
+    count = min(1024, int(10 * 70 / (time.monotonic() - began)))
+    began = time.monotonic()
+    infos = envs.chunk_step(np.zeros((1, count, 3)))[4]
+    lasted = time.monotonic() - began
+    assert infos["elapsed_steps"].tolist() == [10 + count]
+    if lasted < 45:
+        pytest.skip(f"the step lasted {lasted:.0f} s only: nothing was shown")
+    envs.step(np.zeros((1, 3)))
+    envs.close()
 
 
 def test_keys_and_links_open_the_door(tmp_path: Path, folder: Path) -> None:
