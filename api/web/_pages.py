@@ -11,7 +11,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from recon4d.show import page_files, page_headers
+from recon4d.page import page_files, page_headers
 
 _PAGE = Path(__file__).parent / "page"
 _FOREVER = "public, max-age=31536000, immutable"

@@ -4,14 +4,13 @@ Purpose: let a reader see at once how good a scene is and what is wrong with it.
 Input:   a scene; for the report also the capture's division, the scores and the run's events.
 Output:  pictures (``picture``), MP4 videos (``video``) and one self-contained HTML file (``report``);
          films of any pictures (``film``) and plots for pages of that kind (``inline_svg``);
-         a scene's files for a browser (``write_view``), the page that shows them (``page_files``, which a server
-         sends with ``page_headers``) and a server for both (``view_server``).
-Owns:    camera paths, encoding, plots, the pages.
-Does not own: the numbers (``score``) and the frames (``capture``).
+         a scene's files for a browser (``write_view``) and a server for them and their page (``view_server``).
+Owns:    camera paths, encoding, plots, the report's page.
+Does not own: the numbers (``score``), the frames (``capture``) and the page in the browser (``page``).
 """
 
 from recon4d.show._film import film
-from recon4d.show._pages import page_files, page_headers, view_server
+from recon4d.show._pages import view_server
 from recon4d.show._report import ReportInputs, report
 from recon4d.show._still import picture
 from recon4d.show._svg import INK, PALETTE, inline_svg
@@ -26,8 +25,6 @@ __all__ = [
     "VideoKind",
     "film",
     "inline_svg",
-    "page_files",
-    "page_headers",
     "picture",
     "report",
     "video",

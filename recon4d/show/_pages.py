@@ -1,10 +1,7 @@
-"""The scene page's files, and a small server for them and one scene."""
+"""A small server for one scene and the page that shows it."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 import sys
 from collections.abc import Mapping
 from functools import partial
@@ -12,43 +9,9 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
-_PAGE = Path(__file__).parent / "page"
+from recon4d.page import page_files, page_headers
+
 _INDEX = "index.html"
-_INLINE = re.compile(r"<script[^>]*>([^<]+)</script>")
-
-
-def page_files() -> Path:
-    """The folder of the scene page: static files that need no build step and nothing from elsewhere."""
-    return _PAGE
-
-
-def page_headers(html: str) -> dict[str, str]:
-    """Headers for a page: it may load its own server's files, run its own modules and its import map, and no more.
-
-    Args:
-        html: the page. Scripts inside it, which an import map must be, are allowed by their hash.
-    """
-    hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in _INLINE.findall(html)]
-    scripts = " ".join(["'self'", "'wasm-unsafe-eval'", *(f"'sha256-{digest}'" for digest in hashes)])
-    # Spark sorts in a worker that it makes of its own text, with WebAssembly that it carries as a data URI.
-    policy = {
-        "default-src": "'self'",
-        "script-src": scripts,
-        "worker-src": "'self' blob:",
-        "connect-src": "'self' data:",
-        "img-src": "'self' blob: data:",
-        "media-src": "'self' blob:",
-        "object-src": "'none'",
-        "base-uri": "'none'",
-        "form-action": "'self'",
-        "frame-ancestors": "'none'",
-    }
-    return {
-        "Content-Security-Policy": "; ".join(f"{name} {value}" for name, value in policy.items()),
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "same-origin",
-        "Cache-Control": "no-cache",
-    }
 
 
 def view_server(view: Path, port: int = 0) -> ThreadingHTTPServer:
@@ -64,7 +27,7 @@ def view_server(view: Path, port: int = 0) -> ThreadingHTTPServer:
     Raises:
         OSError: the port is taken.
     """
-    return _Server(("127.0.0.1", port), partial(_Handler, places={"": _PAGE, "view": view.resolve()}))
+    return _Server(("127.0.0.1", port), partial(_Handler, places={"": page_files(), "view": view.resolve()}))
 
 
 class _Server(ThreadingHTTPServer):
@@ -82,7 +45,7 @@ class _Handler(SimpleHTTPRequestHandler):
 
     def __init__(self, *arguments: object, places: Mapping[str, Path]) -> None:
         self._places = places
-        super().__init__(*arguments, directory=str(_PAGE))  # pyright: ignore[reportArgumentType]
+        super().__init__(*arguments, directory=str(page_files()))  # pyright: ignore[reportArgumentType]
 
     def translate_path(self, path: str) -> str:
         parts = PurePosixPath(unquote(urlsplit(path).path)).parts[1:]
@@ -94,7 +57,7 @@ class _Handler(SimpleHTTPRequestHandler):
         self.send_error(404)
 
     def end_headers(self) -> None:
-        for name, value in page_headers((_PAGE / _INDEX).read_text("utf-8")).items():
+        for name, value in page_headers((page_files() / _INDEX).read_text("utf-8")).items():
             self.send_header(name, value)
         super().end_headers()
 

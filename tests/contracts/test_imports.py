@@ -27,7 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "scene": set(),
     "train": {"capture", "points", "model", "raster", "loss", "scene"},
     "score": {"capture", "model", "raster", "loss", "scene"},
-    "show": {"capture", "model", "raster", "loss", "scene", "score"},
+    "show": {"capture", "model", "page", "raster", "loss", "scene", "score"},
+    "page": set(),
     "export": {"model", "raster", "scene"},
     "verify": {"accelerators", "model", "raster", "loss", "train"},
     "reconstruct": {"capture", "points", "model", "raster", "loss", "scene", "train", "score", "show", "export"},
@@ -76,7 +77,18 @@ API_ALLOWED: dict[str, set[str]] = {
     ROOT: {"main"},
 }
 API_DOORS = {
-    "recon4d": {"accelerators", "capture", "commands", "export", "raster", "model", "reconstruct", "scene", "show"},
+    "recon4d": {
+        "accelerators",
+        "capture",
+        "commands",
+        "export",
+        "raster",
+        "model",
+        "page",
+        "reconstruct",
+        "scene",
+        "show",
+    },
     "simbridge": {"adapters", "bundle", "core", "remote", "tasks"},
 }
 """Rooms of the other houses that api may enter, by their doors."""

@@ -17,8 +17,9 @@ import pytest
 import torch
 
 from recon4d.model import Gaussians4D
+from recon4d.page import page_files, page_headers
 from recon4d.raster import rasterize
-from recon4d.show import page_files, page_headers, view_server, write_view
+from recon4d.show import view_server, write_view
 from recon4d.types import Cameras, DynamicPool, Scene4D, StaticPool
 from tests.browser import chromium, quiet_page, until
 from tests.recon4d.show.world import NAMES, cameras
