@@ -55,7 +55,8 @@ class House:
     def worker(self, environ: Mapping[str, str] = os.environ) -> subprocess.Popen[bytes]:
         """Starts a worker process."""
         environ = {**environ, **self.settings.variables()}
-        worker = subprocess.Popen([sys.executable, "-m", "api.jobs"], env=environ, stdin=subprocess.DEVNULL)
+        command = [sys.executable, "-m", "api.jobs", "--parent", str(os.getpid())]
+        worker = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL)
         self._processes.append(worker)
         return worker
 
