@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PRESET ?= fast
 SAMPLE_OUT := build/demo
 
-.PHONY: setup demo test test-slow rlinf check format bench bench-scenes bench-worlds clean
+.PHONY: setup demo test test-slow rlinf check format bench bench-remote bench-scenes bench-worlds clean
 
 setup: $(VENV)/.installed
 
@@ -50,6 +50,9 @@ bench-scenes: setup ## Whole captures: scores, seconds, memory; writes build/sce
 
 bench-worlds: setup ## Many worlds, beside MuJoCo's own renderer; writes build/worlds.json. Needs an OpenGL that draws off screen.
 	$(BIN)/python -m tests.benchmarks.worlds
+
+bench-remote: setup ## Worlds of a service over loopback, beside the same in this process; writes build/remote.json.
+	$(BIN)/python -m tests.benchmarks.remote
 
 clean:
 	rm -rf build .pytest_cache .ruff_cache

@@ -62,6 +62,9 @@ class EnvironmentOptions(BaseModel):
     kinds: list[Literal["rgb", "depth", "segmentation"]] = Field(default=["rgb"], min_length=1, max_length=3)
     control: Literal["joint_delta", "joint_position", "ee_delta"] = "joint_delta"
     control_hz: float = Field(default=10.0, gt=0, le=1000, allow_inf_nan=False, description="Actions a second.")
+    placements: Literal["drawn", "bundle"] = Field(
+        default="drawn", description="Where objects begin: drawn by the task, or as the bundle lists them."
+    )
     max_steps: int | None = Field(default=None, ge=1, le=1_000_000, description="Of an episode; the task's own.")
     end_on_success: bool = True
     home_noise: float = Field(default=0.02, ge=0, le=1, allow_inf_nan=False)

@@ -62,6 +62,7 @@ def _make(spec: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         randomisation=core.Randomisation(**given["randomisation"]),
         control=given["control"],
         control_hz=given["control_hz"],
+        placements=given["placements"],
         home_noise=given["home_noise"],
         max_steps=given["max_steps"],
         end_on_success=given["end_on_success"],

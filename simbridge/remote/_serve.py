@@ -1,4 +1,16 @@
-"""An environment's end of the wire: a message in, its answer out."""
+"""An environment's end of the wire: a message in, its answer out.
+
+The environment speaks first: ``{"op": "hello", "version", "num_envs", "autoreset_mode", "observation_space", …}``. Then
+each message of the client is answered by one of the same ``op``, in order:
+
+    reset        seed (a number, or one a world; nil), mask (bool [W]; nil)   -> observation, infos
+    step         actions [W, A]                      -> observation, rewards, terminated, truncated, infos
+    chunk_step   actions [W, K, A]                   -> the same, rewards and ends [W, K]
+    render                                           -> pictures [W, H, W, 3] of the first camera, or nil
+    close                                            -> nothing; the worlds are gone
+
+or by ``{"op": "problem", "problem": {"type", "title", "status", "detail"}}``, after which all is as it was before.
+"""
 
 from __future__ import annotations
 

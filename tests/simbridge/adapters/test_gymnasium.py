@@ -136,6 +136,55 @@ def test_same_step_mode_keeps_the_last_observation(bundle: Bundle) -> None:
     assert equal(observation, twin.step(moves[0])[0])  # The other's next step begins the same episode.
 
 
+def test_a_chunk_is_its_steps_and_draws_the_last(bundle: Bundle) -> None:
+    chunked, stepped = (SplatVectorEnv(bundle, "reach", 2, config=SHORT) for _ in range(2))
+    chunked.reset(seed=3)
+    stepped.reset(seed=3)
+    moves = np.random.default_rng(2).uniform(-1, 1, (2, 3, 3))
+    moves[1, 0] = 2.0  # Cut off at 1, in the first step alone.
+    observation, rewards, terminated, truncated, infos = chunked.chunk_step(moves)
+    steps = [stepped.step(moves[:, k]) for k in range(3)]
+    assert equal(observation, steps[-1][0])
+    for told, column in ((rewards, 1), (terminated, 2), (truncated, 3)):
+        assert np.array_equal(told, np.stack([step[column] for step in steps], 1))
+    assert infos["clipped"].tolist() == [False, True]
+    expected = {name: value for name, value in steps[-1][4].items() if name != "clipped"}
+    assert equal({name: value for name, value in infos.items() if name != "clipped"}, expected)
+    assert truncated[:, 2].all()
+    # The next call begins anew instead, however long its chunk is.
+    after = chunked.chunk_step(moves)
+    assert equal(after[0], stepped.step(moves[:, 0])[0])
+    assert not after[1].any()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_world_that_ends_within_a_chunk_stands_still(bundle: Bundle, mode: AutoresetMode) -> None:
+    envs, alone = (SplatVectorEnv(bundle, "reach", 2, config=SHORT, autoreset_mode=mode) for _ in range(2))
+    envs.reset(seed=3)
+    alone.reset(seed=3)
+    moves = np.random.default_rng(2).uniform(-1, 1, (2, 5, 3))
+    observation, rewards, _, truncated, infos = envs.chunk_step(moves)
+    for k in range(3):
+        last = alone.step(moves[:, k])
+    assert truncated.tolist() == [[False, False, True, False, False]] * 2
+    assert not rewards[:, 3:].any()
+    assert equal(observation, last[0])
+    if mode is AutoresetMode.SAME_STEP:
+        assert all(equal(infos["final_obs"][world], last[4]["final_obs"][world]) for world in range(2))
+
+
+def test_a_chunk_with_a_bad_action_changes_nothing(bundle: Bundle) -> None:
+    envs, twin = (SplatVectorEnv(bundle, "reach", 2, config=SHORT) for _ in range(2))
+    envs.reset(seed=3)
+    twin.reset(seed=3)
+    bad = np.zeros((2, 3, 3))
+    bad[1, 2, 0] = np.nan
+    for chunk, word in ((bad, "not finite"), (np.zeros((2, 0, 3)), "shape"), (np.zeros((2, 3)), "shape")):
+        with pytest.raises(ActionError, match=word):
+            envs.chunk_step(chunk)
+    assert equal(envs.step(np.ones((2, 3)))[0], twin.step(np.ones((2, 3)))[0])
+
+
 def test_disabled_mode_waits_to_be_told(bundle: Bundle) -> None:
     envs = SplatVectorEnv(bundle, "reach", 3, config=SHORT, autoreset_mode=AutoresetMode.DISABLED)
     before, _ = envs.reset(seed=0)
