@@ -64,7 +64,9 @@ def create_app(settings: Settings) -> FastAPI:
                 await sweeper
             database.close()
 
-    app = FastAPI(title="recon4d", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="recon4d", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
     app.state.settings = settings
     app.state.closing = False  # True when the service is about to end: long answers look at it.
     app.state.metrics = Metrics(lambda: _figures(app.state.database, settings))

@@ -39,14 +39,14 @@ def follow(connection: Connection, job: str, after: int = 0) -> Iterator[JobEven
                     yield event
                     if event.last:
                         return
+            if after == before and Job.of(connection.ask("GET", f"/v1/jobs/{job}").json()).over:
+                return  # Everything it ever said was known already.
         except httpx.TransportError as error:
             reason = cause(error)
         except ServiceError as error:
             if not is_passing(error):
                 raise
             reason = str(error)
-        if after == before and Job.of(connection.ask("GET", f"/v1/jobs/{job}").json()).over:
-            return
         patience.wait(reason)
 
 

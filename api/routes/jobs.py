@@ -24,6 +24,8 @@ from api.wire import Cursor, Limit, time_text
 
 KEEP_ALIVE_S = 15.0
 """A stream that has nothing to say says so after so long, lest a proxy thinks that it is dead."""
+LARGEST = 2**53
+"""Of whole numbers: neither the database nor every language's JSON takes all of those beyond."""
 LOG_BYTES = 256 * 1024
 """Of a log, at most so much at a time."""
 
@@ -199,8 +201,8 @@ async def get_events(
     feed: FeedDep,
     kind: KindDep,
     accept: Annotated[str, Header()] = "*/*",
-    last_event_id: Annotated[int | None, Header(ge=0, description="Goes on after this event.")] = None,
-    after: Annotated[int | None, Query(ge=0, description="Events after this one.")] = None,
+    last_event_id: Annotated[int | None, Header(ge=0, le=LARGEST, description="Goes on after this event.")] = None,
+    after: Annotated[int | None, Query(ge=0, le=LARGEST, description="Events after this one.")] = None,
     wait: Annotated[float, Query(ge=0, le=30, description="Seconds to wait for one, where there is none yet.")] = 0.0,
 ) -> Response:
     """What a job says, in order: all that it has said, then the rest as it comes.
@@ -254,7 +256,7 @@ def get_logs(
     job_id: str,
     jobs: JobsDep,
     kind: KindDep,
-    offset: Annotated[int, Query(ge=0, description="Bytes that are known already: `X-Next-Offset`.")] = 0,
+    offset: Annotated[int, Query(ge=0, le=LARGEST, description="Bytes that are known already: `X-Next-Offset`.")] = 0,
 ) -> PlainTextResponse:
     """The log of the processes that worked at a job, a part at a time."""
     path = jobs.folder(jobs.get(job_id, kind).id) / "log.txt"
@@ -306,7 +308,7 @@ def delete_job(job_id: str, jobs: JobsDep, kind: KindDep) -> None:
 
 
 _STREAM: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "model": EventPage},
+    200: {"content": {"text/event-stream": {}}, "model": EventPage},
     204: {"description": "The job has ended and has said all this before."},
 }
 _TEXT: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}

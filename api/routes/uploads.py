@@ -8,7 +8,7 @@ import base64
 import binascii
 from collections.abc import AsyncIterator
 from email.utils import formatdate
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 from anyio import to_thread
 from fastapi import APIRouter, Header, Request, Response
@@ -37,8 +37,10 @@ _PIECE = 2**20
 """Bytes are gathered to so many before a thread writes them."""
 _BODY = {"requestBody": {"content": {BYTES: {"schema": {"type": "string", "format": "binary"}}}}}
 
+_NUMBER: dict[str, Any] = {"pattern": "^[0-9]{1,15}$"}
+
 Resumable = Annotated[str | None, Header(alias="Tus-Resumable", examples=[VERSION])]
-Offset = Annotated[str | None, Header(alias="Upload-Offset", examples=["0"])]
+Offset = Annotated[str | None, Header(alias="Upload-Offset", examples=["0"], json_schema_extra=_NUMBER)]
 
 
 class Commit(BaseModel):
@@ -68,7 +70,9 @@ async def create(
     request: Request,
     database: DatabaseDep,
     settings: SettingsDep,
-    length: Annotated[str | None, Header(alias="Upload-Length", examples=["1048576"])] = None,
+    length: Annotated[
+        str | None, Header(alias="Upload-Length", examples=["1048576"], json_schema_extra=_NUMBER)
+    ] = None,
     metadata: Annotated[str | None, Header(alias="Upload-Metadata", examples=["camera Y2FtMA==,kind dmlkZW8="])] = None,
     version: Resumable = None,
     who: Principal = allowed("upload"),

@@ -50,6 +50,7 @@ class Relay:
                 threading.Thread(target=self._pump, args=(source, sink, limit, up), daemon=True).start()
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # Closing alone does not end a wait for connections.
         self._listener.close()
         for end in self._open:
             abort(end)

@@ -1,0 +1,93 @@
+"""What the README says of the service is done as it stands there, on the sample that ships."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from recon4d.scene import load
+from tests.api.service import Service, running
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+TINY = {"fit.static.count": 800, "fit.static.steps": 60, "fit.seeds.count": 400, "fit.joint.steps": 220}
+ADDRESS = "http://127.0.0.1:8400"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running(tmp_path_factory.mktemp("service") / "data") as server:
+        yield server
+
+
+def block(language: str, mark: str) -> str:
+    """The one block of a language that holds a text."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    (found,) = (text for text in blocks if mark in text)
+    return found
+
+
+def replaced(text: str, old: str, new: str) -> str:
+    assert old in text
+    return text.replace(old, new)
+
+
+@pytest.mark.skipif(not (shutil.which("curl") and shutil.which("jq")), reason="curl and jq are not both installed")
+def test_the_curl_calls_end_with_a_picture(server: Service, tmp_path: Path) -> None:
+    script = replaced(block("sh", "curl -sSf"), ADDRESS, server.url)
+    tiny = ", ".join(f'"{name}": {value}' for name, value in TINY.items())
+    script = replaced(script, '"preset": "fast"', f'"preset": "fast", "options": {{{tiny}, "videos": false}}')
+    script = script.replace("samples/bench", str(ROOT / "samples" / "bench"))
+    result = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert '"state": "succeeded"' in result.stdout
+    assert (tmp_path / "look.jpg").read_bytes().startswith(b"\xff\xd8")
+
+
+def test_the_python_block_fetches_a_scene(server: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = replaced(block("python", "api.client"), ADDRESS, server.url)
+    text = replaced(text, '{"fit.joint.steps": 2000}', repr(TINY | {"videos": False}))
+    text = replaced(text, "samples/bench", str(ROOT / "samples" / "bench"))
+    monkeypatch.chdir(tmp_path)
+    exec(compile(text, "README.md", "exec"), {})
+    assert load(tmp_path / "build" / "remote").cameras
+
+
+def test_the_sample_ends_with_an_environment(server: Service, tmp_path: Path) -> None:
+    values = [f"{name}={value}" for name, value in TINY.items()]
+    command = [sys.executable, "samples/service.py", "samples/bench", "--bundle", "samples/bench_sim"]
+    command += ["--server", server.url, "--out", str(tmp_path), "--steps", "3", "--set", *values, "videos=false"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "rewards after 3 steps" in result.stdout
+    assert load(tmp_path / "scene").cameras
+    assert (tmp_path / "look.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_backup_taken_while_it_runs_is_whole(server: Service, tmp_path: Path) -> None:
+    with server.client() as client:
+        scenes = client.get("/v1/scenes").json()["items"]
+    (tmp_path / "COPY").mkdir()
+    (tmp_path / "DATA").symlink_to(server.data_dir)
+    script = block("sh", "sqlite3")
+    result = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script.replace("python", sys.executable, 1)],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    with running(tmp_path / "COPY") as restored, restored.client() as client:
+        assert client.get("/v1/scenes").json()["items"] == scenes
+        for scene in scenes:
+            for artifact in client.get(f"/v1/scenes/{scene['id']}").json()["artifacts"]:
+                answer = client.get(artifact["url"])
+                assert answer.headers["ETag"].strip('"') == artifact["sha256"]
+                assert len(answer.content) == artifact["size"]
