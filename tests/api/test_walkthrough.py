@@ -27,11 +27,22 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield server
 
 
+def blocks(language: str, text: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
 def block(language: str, mark: str) -> str:
-    """The one block of a language that holds a text."""
-    blocks = re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
-    (found,) = (text for text in blocks if mark in text)
+    """The README's one block of a language that holds a text."""
+    (found,) = (text for text in blocks(language, README) if mark in text)
     return found
+
+
+def ran(script: str, folder: Path) -> str:
+    """What a script prints; it must go well."""
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def replaced(text: str, old: str, new: str) -> str:
@@ -45,11 +56,7 @@ def test_the_curl_calls_end_with_a_picture(server: Service, tmp_path: Path) -> N
     tiny = ", ".join(f'"{name}": {value}' for name, value in TINY.items())
     script = replaced(script, '"preset": "fast"', f'"preset": "fast", "options": {{{tiny}, "videos": false}}')
     script = script.replace("samples/bench", str(ROOT / "samples" / "bench"))
-    result = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    assert '"state": "succeeded"' in result.stdout
+    assert '"state": "succeeded"' in ran(script, tmp_path)
     assert (tmp_path / "look.jpg").read_bytes().startswith(b"\xff\xd8")
 
 
@@ -71,23 +78,3 @@ def test_the_sample_ends_with_an_environment(server: Service, tmp_path: Path) ->
     assert "rewards after 3 steps" in result.stdout
     assert load(tmp_path / "scene").cameras
     assert (tmp_path / "look.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_backup_taken_while_it_runs_is_whole(server: Service, tmp_path: Path) -> None:
-    with server.client() as client:
-        scenes = client.get("/v1/scenes").json()["items"]
-    (tmp_path / "COPY").mkdir()
-    (tmp_path / "DATA").symlink_to(server.data_dir)
-    script = block("sh", "sqlite3")
-    result = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", script.replace("python", sys.executable, 1)],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    with running(tmp_path / "COPY") as restored, restored.client() as client:
-        assert client.get("/v1/scenes").json()["items"] == scenes
-        for scene in scenes:
-            for artifact in client.get(f"/v1/scenes/{scene['id']}").json()["artifacts"]:
-                answer = client.get(artifact["url"])
-                assert answer.headers["ETag"].strip('"') == artifact["sha256"]
-                assert len(answer.content) == artifact["size"]

@@ -32,7 +32,7 @@ from tests import worlds
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
-PACKAGE, SIMBRIDGE = ROOT / "recon4d", ROOT / "simbridge"
+PACKAGE, SIMBRIDGE, API = ROOT / "recon4d", ROOT / "simbridge", ROOT / "api"
 
 
 def blocks(language: str) -> list[str]:
@@ -119,7 +119,8 @@ def test_a_wrong_flag_would_be_found(called: list[dict[str, Any]], capsys: pytes
 
 
 def test_every_command_is_shown() -> None:
-    own = {name for name, command in _main.commands().items() if command.__module__.startswith("recon4d.")}
+    houses = ("recon4d.", "api.")
+    own = {name for name, command in _main.commands().items() if command.__module__.startswith(houses)}
     assert {arguments[0] for arguments in command_lines()} == own
     mentioned = set(re.findall(r"`recon4d ([a-z-]+)", README))
     assert mentioned <= own
@@ -212,7 +213,9 @@ def test_the_capture_shown_is_one_but_for_its_files(tmp_path: Path) -> None:
     assert {finding.file for finding in findings} == {"left.json", "right.json"}, findings
 
 
-@pytest.mark.parametrize(("heading", "package"), [("room", PACKAGE), ("simbridge's room", SIMBRIDGE)])
+@pytest.mark.parametrize(
+    ("heading", "package"), [("room", PACKAGE), ("simbridge's room", SIMBRIDGE), ("the service's room", API)]
+)
 def test_the_table_of_rooms_is_the_house(heading: str, package: Path) -> None:
     rows = table(heading)
     rooms = {code_names(row[0])[0]: code_names(row[1]) for row in rows}
