@@ -23,8 +23,8 @@ demo: setup ## Reconstruct the capture that ships, and name the report to open.
 	$(BIN)/recon4d reconstruct samples/bench --out $(SAMPLE_OUT) --preset $(PRESET)
 	@echo "open $(SAMPLE_OUT)/report.html in a browser"
 
-test: setup ## Everything that runs in minutes.
-	$(BIN)/python -m pytest -m "not slow"
+test: setup ## Everything that runs in minutes; two files at a time.
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
 
 test-slow: setup ## Whole reconstructions, against the figures that they must reach.
 	$(BIN)/python -m pytest -m slow

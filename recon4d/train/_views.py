@@ -13,6 +13,7 @@ from torch import Tensor
 from recon4d.capture import statistics
 from recon4d.geometry import unproject
 from recon4d.points import Foreground, StaticView, Workspace
+from recon4d.train._backdrop import uncover
 from recon4d.train._config import StaticConfig
 from recon4d.train._optimize import View
 from recon4d.types import Camera, Capture, Clip, ClipStatistics
@@ -46,18 +47,17 @@ def key_frames(clip: Clip, rate_hz: float) -> np.ndarray:
 
 
 def static_views(capture: Capture, stats: Sequence[ClipStatistics], config: StaticConfig) -> list[StaticView]:
-    """Median images, weighted by how settled each pixel is."""
+    """Median images, weighted by how settled each pixel is; past the bench, the backdrop behind what covers it."""
     views = []
     for clip, statistic in zip(capture.clips, stats, strict=True):
         weight = 1 / (1 + (statistic.spread / config.settled_spread) ** 2)
         weight = np.maximum(weight, config.least_weight) * clip.valid
-        views.append(
-            StaticView(
-                camera=clip.camera,
-                image=statistic.median.astype(np.float32) / 255,
-                weight=np.ascontiguousarray(weight, np.float32),
-            )
+        view = StaticView(
+            camera=clip.camera,
+            image=statistic.median.astype(np.float32) / 255,
+            weight=np.ascontiguousarray(weight, np.float32),
         )
+        views.append(uncover(clip, view, _beyond_bench(clip.camera, capture), config.settled_spread))
     return views
 
 
