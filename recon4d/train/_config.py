@@ -16,7 +16,7 @@ Preset = Literal["fast", "balanced", "quality"]
 
 @dataclass(frozen=True, kw_only=True)
 class RateConfig:
-    """Learning rates of one pool at the first step; they decay exponentially over a stage."""
+    """Learning rates of one pool at the first step. All decay to a tenth over a stage."""
 
     means: float
     """Positions; per step, as a share of the workspace's distance (a scene twice as large moves twice as far)."""
@@ -66,8 +66,6 @@ class JointConfig:
         default_factory=lambda: RateConfig(means=3.75e-4, quats=1.5e-2, scales=6e-2, opacities=0.15, colors=3e-2)
     )
     """The static pool must keep learning fast here, its positions excepted: holding it back cost 0.5 dB."""
-    last_rate: float = 0.02
-    """Learning rates at the last step, as a share of the first ones. A tenth cost 0.6 dB at held-out times."""
     whole_every: int = 4
     """Every how many steps the whole image is drawn; the others draw the box around what moves."""
     opacity_cost: float = 3.3e-6
@@ -108,7 +106,6 @@ class FitConfig:
         _require("static.steps", self.static.steps, 1, 10_000_000)
         _require("seeds.count", self.seeds.count, 0, 5_000_000)
         _require("joint.steps", self.joint.steps, 1, 10_000_000)
-        _require("joint.last_rate", self.joint.last_rate, 1e-6, 1)
         _require("joint.whole_every", self.joint.whole_every, 1, 1_000_000)
         _require("joint.checkpoint_every", self.joint.checkpoint_every, 1, 10_000_000)
 

@@ -197,7 +197,7 @@ def joint_step(config: FitConfig, k: int, view: View) -> Step:
         view=view,
         terms=terms,
         costs=Costs(dynamic=config.joint.opacity_cost),
-        decay=config.joint.last_rate ** (k / config.joint.steps),
+        decay=0.1 ** (k / config.joint.steps),
     )
 
 
