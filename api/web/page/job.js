@@ -21,6 +21,8 @@ const DOING = {
   report: "Making the films and the report",
   finishing: "Putting the scene in its place",
 };
+/** Stages in which, and after which, there is a picture of how the fit stands. */
+const PICTURED = ["joint", "score", "report", "finishing"];
 const ENDED = ["succeeded", "failed", "cancelled"];
 const PICTURE_EVERY_MS = 4000;
 
@@ -38,7 +40,8 @@ class JobPage {
     this.stages = h("ol", { class: "stages" }, Object.entries(STAGES).map(([stage, name]) => h("li", { "data-stage": stage }, name)));
     this.actions = h("div", { class: "row" });
     this.outcome = h("div", {});
-    this.image = h("img", { class: "render", alt: "The latest render", hidden: true });
+    this.image = h("img", { class: "render", alt: "The latest render" });
+    this.render = h("figure", { hidden: true }, h("figcaption", {}, "Latest render"), this.image);
     this.numbers = h("dl", { class: "tiles" });
     this.chartPlace = h("figure", { hidden: true }, h("figcaption", {}, "PSNR on training pictures, dB"));
     this.chart = new Chart(this.chartPlace);
@@ -50,7 +53,7 @@ class JobPage {
       this.stages,
       this.outcome,
       this.actions,
-      h("div", { class: "two" }, h("figure", {}, this.image), this.chartPlace),
+      h("div", { class: "two" }, this.chartPlace, this.render),
       this.numbers,
       this.warnings,
       this.#log(),
@@ -160,9 +163,10 @@ class JobPage {
   }
 
   async #showPicture(now = false) {
-    if (!this.job.links.preview || (!now && Date.now() - this.shownAt < PICTURE_EVERY_MS)) return;
+    const soon = !now && Date.now() - this.shownAt < PICTURE_EVERY_MS;
+    if (!this.job.links.preview || !PICTURED.includes(this.job.stage) || soon) return;
     this.shownAt = Date.now();
-    if (await showPicture(this.image, this.job.links.preview)) this.image.hidden = false;
+    if (await showPicture(this.image, this.job.links.preview)) this.render.hidden = false;
   }
 
   #log() {
