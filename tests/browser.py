@@ -42,7 +42,8 @@ def quiet_page(browser: Browser, width: int = 1100, height: int = 800, *, but: s
     page.on("request", lambda request: faults.append(request.url) if not _own(request.url) else None)
     yield page
     page.close()
-    assert [fault for fault in faults if but is None or but not in fault] == []
+    left = [fault for fault in faults if but is None or but not in fault]
+    assert not left, left
 
 
 def until(page: Page, condition: str) -> None:

@@ -14,6 +14,8 @@ import { SplatGenerator, dyno } from "@sparkjsdev/spark";
 
 const WIDTH = 2048;
 const CUT = 1 / 255;
+/** Controls that are at rest still move the camera by rounding; that is no reason to draw again. */
+const STILL_M = 1e-6;
 
 /** Normalisation of the real harmonics, in the order and with the signs of the usual splat files. */
 const BASIS = [
@@ -43,7 +45,7 @@ export class InstantSplats extends SplatGenerator {
     this.textures = [centres, shapes, colours, lives].map(texture);
     this.instant = new dyno.DynoFloat({ value: 0 });
     this.exposureFactor = new dyno.DynoFloat({ value: 1 });
-    this.eye = new dyno.DynoVec3({ value: new THREE.Vector3(NaN, NaN, NaN) });
+    this.eye = new dyno.DynoVec3({ value: new THREE.Vector3().setScalar(Infinity) });
     this.generator = this.#program(view.counts.static, (view.sh_degree + 1) ** 2);
   }
 
@@ -73,7 +75,7 @@ export class InstantSplats extends SplatGenerator {
 
   #follow(viewToWorld) {
     const eye = new THREE.Vector3().setFromMatrixPosition(viewToWorld);
-    if (eye.equals(this.eye.value)) return;
+    if (eye.distanceTo(this.eye.value) < STILL_M) return;
     this.eye.value.copy(eye);
     this.updateVersion();
   }

@@ -149,6 +149,10 @@ def test_the_player_is_operated_by_mouse_and_by_keys(browser: Browser, tmp_path:
         page.mouse.up()
         assert page.evaluate("player.viewer.standing") is None
         assert page.get_by_role("radio", name="Free").is_checked()
+        until(page, "player.viewer.awake === null && !player.viewer.spark.sorting")
+        drawn = page.evaluate("player.viewer.renderer.info.render.frame")
+        page.wait_for_timeout(500)
+        assert page.evaluate("player.viewer.renderer.info.render.frame") == drawn  # At rest nothing is drawn.
 
 
 def test_saving_a_picture_downloads_the_cameras_own_size(browser: Browser, tmp_path: Path) -> None:
