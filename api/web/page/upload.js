@@ -3,7 +3,10 @@
 import { Problem, post, remove, request } from "./api.js";
 import { Sha256 } from "./sha256.js";
 
-const PIECE = 4 * 2 ** 20;
+/** Bytes sent at once: as many as take about a second, so that slow lines show progress and fast ones are filled. */
+const [SMALLEST, FIRST, LARGEST] = [2 ** 16, 2 ** 18, 2 ** 23];
+const [BRISK_MS, SLOW_MS] = [500, 3000];
+const READ = 4 * 2 ** 20;
 const TUS = { "Tus-Resumable": "1.0.0" };
 const AT_ONCE = 3;
 const LONGEST_WAIT_MS = 30_000;
@@ -57,12 +60,12 @@ export class Upload extends EventTarget {
     const { file, stopping } = this;
     const hash = new Sha256();
     let hashed = 0;
+    let length = FIRST;
     let offset = this.address ? await this.#offset() : await this.#create();
     while (offset < file.size) {
-      for (; hashed < offset; hashed = Math.min(hashed + PIECE, offset)) {
-        hash.update(await piece(file, hashed, Math.min(hashed + PIECE, offset)));
-      }
-      const end = Math.min(offset + PIECE, file.size);
+      hashed = await hashTo(hash, file, hashed, offset);
+      const end = Math.min(offset + length, file.size);
+      const begun = performance.now();
       const data = await piece(file, offset, end);
       this.#is("sending", offset);
       const response = await request(this.address, {
@@ -73,13 +76,14 @@ export class Upload extends EventTarget {
       });
       hash.update(data);
       hashed = end;
+      const took = performance.now() - begun;
+      if (took < BRISK_MS) length = Math.min(2 * length, LARGEST);
+      else if (took > SLOW_MS) length = Math.max(length / 2, SMALLEST);
       offset = Number(response.headers.get("Upload-Offset"));
       if (offset < end) throw new Error("The service kept only a part.");
       onProgress();
     }
-    for (; hashed < offset; hashed = Math.min(hashed + PIECE, offset)) {
-      hash.update(await piece(file, hashed, Math.min(hashed + PIECE, offset)));
-    }
+    await hashTo(hash, file, hashed, offset);
     this.#is("checking", offset);
     this.result = await post(`${this.address}/commit`, { sha256: hash.hex() });
   }
@@ -141,6 +145,12 @@ export class Queue {
 function isFinal(error) {
   if (!(error instanceof Problem)) return false;
   return error.status < 500 ? ![404, 408, 409, 410, 423, 425, 429].includes(error.status) : error.status === 507;
+}
+
+/** Goes on with a hash up to some byte of the file; returns that. */
+async function hashTo(hash, file, start, end) {
+  for (let at = start; at < end; at += READ) hash.update(await piece(file, at, Math.min(at + READ, end)));
+  return end;
 }
 
 async function piece(file, start, end) {
