@@ -13,11 +13,17 @@ export class Launch {
   constructor(place, capture) {
     Object.assign(this, { place, capture });
     this.changed = new Map();
+    this.ready = false;
+    this.turn = 0;
   }
 
-  /** Fills the form for a capture. */
+  /** Fills the form for a capture as it is now; of several calls the last one counts. */
   async begin(capture) {
+    this.turn += 1;
+    const { turn } = this;
     this.description ??= await get("/v1/options");
+    const heldout = await this.#heldout(capture);
+    if (turn !== this.turn) return;
     const name = h("input", { id: "scene-name", value: capture.name, maxLength: 200, required: true });
     const presets = h("div", { class: "choices", role: "radiogroup", "aria-label": "Preset" }, this.description.presets.map(presetChoice));
     this.button = h("button", { class: "primary" }, "Reconstruct");
@@ -33,15 +39,16 @@ export class Launch {
       presets,
       h("label", { for: "scene-name" }, "Name of the scene"),
       name,
-      await this.#heldout(capture),
+      heldout,
       this.#settings(presets),
       h("div", {}, this.button),
     );
     this.place.replaceChildren(h("h2", {}, "Reconstruct"), form);
-    this.allow(capture.ready);
+    this.allow(this.ready);
   }
 
   allow(ready) {
+    this.ready = ready;
     this.place.hidden = !ready;
     if (this.button) this.button.disabled = !ready;
   }
