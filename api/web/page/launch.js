@@ -22,8 +22,9 @@ export class Launch {
     this.turn += 1;
     const { turn } = this;
     this.description ??= await get("/v1/options");
-    const heldout = await this.#heldout(capture);
+    const known = capture.calibrated ? (await get(`/v1/captures/${this.capture}/calibration`)).heldout : null;
     if (turn !== this.turn) return;
+    const before = capture.cameras.filter((name) => known?.cameras?.includes(name));
     const name = h("input", { id: "scene-name", value: capture.name, maxLength: 200, required: true });
     const presets = h("div", { class: "choices", role: "radiogroup", "aria-label": "Preset" }, this.description.presets.map(presetChoice));
     this.button = h("button", { class: "primary" }, "Reconstruct");
@@ -33,13 +34,15 @@ export class Launch {
         onsubmit: (event) => {
           event.preventDefault();
           const preset = new FormData(form).get("preset");
-          during(this.button, () => this.#start(capture, preset, name.value.trim(), form));
+          const chosen = [...form.querySelectorAll("[name=heldout]:checked")].map(({ value }) => value);
+          const heldout = chosen.join() === before.join() ? {} : { heldout_cameras: chosen };
+          during(this.button, () => this.#start({ preset, name: name.value.trim(), ...heldout }));
         },
       },
       presets,
       h("label", { for: "scene-name" }, "Name of the scene"),
       name,
-      heldout,
+      heldoutChoice(capture.cameras, before),
       this.#settings(presets),
       h("div", {}, this.button),
     );
@@ -53,36 +56,10 @@ export class Launch {
     if (this.button) this.button.disabled = !ready;
   }
 
-  async #start(capture, preset, name, form) {
-    const heldout = [...form.querySelectorAll("[name=heldout]:checked")].map(({ value }) => value);
-    const differs = heldout.join() !== this.heldoutBefore.join();
-    const job = await post("/v1/reconstructions", {
-      capture: this.capture,
-      preset,
-      name,
-      options: Object.fromEntries(this.changed),
-      ...(differs ? { heldout_cameras: heldout } : {}),
-    });
+  async #start(wanted) {
+    const options = Object.fromEntries(this.changed);
+    const job = await post("/v1/reconstructions", { capture: this.capture, options, ...wanted });
     location.hash = `#/job/${job.id}`;
-  }
-
-  async #heldout(capture) {
-    const calibration = capture.calibrated ? await get(`/v1/captures/${this.capture}/calibration`) : {};
-    const before = new Set(calibration.heldout?.cameras);
-    this.heldoutBefore = capture.cameras.filter((name) => before.has(name));
-    return h(
-      "details",
-      {},
-      h("summary", {}, "Cameras kept for scoring"),
-      h("p", { class: "soft" }, "Training never sees them; the scene is judged by what they saw."),
-      h(
-        "div",
-        { class: "checks" },
-        capture.cameras.map((name) =>
-          h("label", {}, h("input", { type: "checkbox", name: "heldout", value: name, checked: before.has(name) }), name),
-        ),
-      ),
-    );
   }
 
   /** Every value of the configuration; only those that are changed are sent. */
@@ -124,4 +101,17 @@ export class Launch {
 function presetChoice(name) {
   const input = h("input", { type: "radio", name: "preset", value: name, checked: name === "balanced" });
   return h("label", { class: "choice" }, input, h("span", {}, h("b", {}, name), h("span", { class: "soft" }, PRESETS[name] ?? "")));
+}
+
+function heldoutChoice(cameras, before) {
+  const choices = cameras.map((value) =>
+    h("label", {}, h("input", { type: "checkbox", name: "heldout", value, checked: before.includes(value) }), value),
+  );
+  return h(
+    "details",
+    {},
+    h("summary", {}, "Cameras kept for scoring"),
+    h("p", { class: "soft" }, "Training never sees them; the scene is judged by what they saw."),
+    h("div", { class: "checks" }, choices),
+  );
 }
