@@ -276,10 +276,10 @@ def test_the_sample_becomes_a_scene_that_moves_where_it_should(browser: Browser,
         page.get_by_role("radio", name="fast").check()
         set_options(page, {"fit.static.steps": "200", "fit.joint.steps": "400"})
         page.get_by_role("button", name="Reconstruct").click()
-        page.get_by_text("Fitting the still scene").wait_for(timeout=300_000)
-        page.locator(".chart .line-0").first.wait_for(timeout=300_000)
-        page.get_by_text("Fitting everything, with its motion").wait_for(timeout=300_000)
-        page.locator("img.render[src]").wait_for(timeout=300_000)
+        page.get_by_text("Fitting the still scene").wait_for(timeout=600_000)
+        page.locator(".chart .line-0").first.wait_for(timeout=600_000)
+        page.get_by_text("Fitting everything, with its motion").wait_for(timeout=600_000)
+        page.locator("img.render[src]").wait_for(timeout=600_000)
         assert page.evaluate("document.querySelector('img.render').naturalWidth") == 320
         page.reload()  # Everything is told again to whoever comes later.
         page.locator(".chart .line-0").first.wait_for(timeout=60_000)

@@ -157,7 +157,7 @@ class JobPage {
     const item = this.stages.querySelector(`[data-stage="${CSS.escape(stage)}"]`);
     if (!item || (item.className === "done" && state === "now" && step === undefined)) return;
     item.className = state;
-    item.style.setProperty("--share", state === "done" ? 1 : total ? step / total : 0);
+    item.style.setProperty("--share", state === "done" ? 1 : step && total ? step / total : 0);
     if (state === "now") item.setAttribute("aria-current", "step");
     else item.removeAttribute("aria-current");
   }
