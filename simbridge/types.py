@@ -67,7 +67,7 @@ class ObjectSpec:
     """Ranges of x and y on the bench in which an episode may begin, metres."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Bundle:
     """A scene that can be simulated and seen."""
 
@@ -90,6 +90,12 @@ class Bundle:
     """Which viewpoints the capture supports, by camera."""
     licence: str = ""
     provenance: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """What it is in a line: its arrays would fill screens."""
+        count = sum(len(part.splats) for part in self.splats)
+        cameras = ", ".join(camera.name for camera in self.cameras)
+        return f"Bundle({str(self.path)!r}: {count} splats on {len(self.splats)} bodies; cameras {cameras})"
 
     @property
     def model_path(self) -> Path:

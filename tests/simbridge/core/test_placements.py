@@ -68,3 +68,9 @@ def test_drawn_beginnings_are_one_of_a_kind(bundle: Bundle) -> None:
 def test_lists_that_cannot_be_used_are_refused(bundle: Bundle, conditions: tuple, message: str) -> None:
     with pytest.raises(Recon4DError, match=message):
         Worlds(replace(bundle, initial_conditions=conditions), make_task("reach"), 1, config=LISTED)
+
+
+def test_a_bundle_is_named_in_a_line(bundle: Bundle) -> None:
+    text = repr(bundle)
+    assert len(text.splitlines()) == 1
+    assert text.endswith("bodies; cameras front, side, wrist)")
