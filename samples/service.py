@@ -48,7 +48,8 @@ def drive(client: Client, scene: str, given: argparse.Namespace) -> None:
     files = {path.name: path.read_text("utf-8") for path in given.bundle.glob("*.xml")}
     job = client.build_bundle(scene, config, files)
     bundle = (client.wait(job.id, on_event=tell).result or {})["bundle"]
-    environment = client.create_environment(bundle, "reach", width=128, height=128)
+    cameras = list(client.scene(scene).cameras[:2])
+    environment = client.create_environment(bundle, "reach", cameras=cameras, width=128, height=128)
     envs = client.connect(environment.id, num_envs=4)
     observation, _ = envs.reset(seed=0)
     print({name: pictures.shape for name, pictures in observation["images"].items()})

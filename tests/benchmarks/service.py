@@ -33,7 +33,7 @@ TINY = {
     "fit.seeds.count": 400,
     "videos": False,
 }
-LONGER = TINY | {"fit.joint.steps": 3000, "fit.static.count": 5000}
+LONGER = TINY | {"fit.joint.steps": 1500, "fit.static.count": 5000}
 
 
 @dataclass(frozen=True, kw_only=True)
