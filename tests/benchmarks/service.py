@@ -118,20 +118,19 @@ async def listen(url: str, job: str, hang_up: int | None) -> tuple[list[int], in
         last = f"Last-Event-ID: {seqs[-1]}\r\n" if seqs else ""
         writer.write(f"GET /v1/jobs/{job}/events HTTP/1.1\r\nHost: {place.netloc}\r\n"
                      f"Accept: text/event-stream\r\n{last}\r\n".encode())  # fmt: skip
-        heard, seq = 0, 0
+        heard, seq, data = 0, 0, {}
         with suppress(ConnectionError):
-            while line := await reader.readline():
+            while (line := await reader.readline()) and heard != hang_up:
                 if line.startswith(b"id: "):
                     seq = int(line[4:])
                 elif line.startswith(b"data: "):
-                    seqs.append(seq)
-                    heard += 1
                     data = json.loads(line[6:])["data"]
+                elif not line.strip() and data:
+                    seqs.append(seq)
                     if data["event"] == "state" and data["state"] in ("succeeded", "failed", "cancelled"):
                         writer.close()
                         return seqs, times
-                elif hang_up is not None and heard >= hang_up:
-                    break
+                    heard, data = heard + 1, {}
         writer.close()
         times += 1
 
