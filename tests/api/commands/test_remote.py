@@ -94,6 +94,7 @@ def test_a_second_time_nothing_is_done(server: Service, folder: Path, fetched: t
         assert result["id"] == (client.job(str(errand.job)).result or {})["scene"]
 
 
+@pytest.mark.slow
 def test_ctrl_c_lets_go_and_the_job_can_be_followed_and_cancelled(
     server: Service, folder: Path, fetched: tuple[Path, str, str]
 ) -> None:
