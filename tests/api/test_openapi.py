@@ -114,8 +114,8 @@ def test_whatever_is_sent_is_answered_as_described(server: Service, known: dict[
 
 @pytest.mark.slow
 def test_whatever_is_sent_for_long_is_answered_as_described(server: Service, known: dict[str, str]) -> None:
-    tally = everything(server.url, known, count=60)
-    assert tally.accepted > 200
+    tally = everything(server.url, known, count=20)
+    assert tally.accepted > 100
     assert httpx.get(f"{server.url}/readyz").status_code == 200
 
 
