@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import mujoco
 import numpy as np
@@ -119,7 +119,7 @@ class Worlds:
         for world, episode in zip(ids, episodes, strict=True):
             start, home = self._begin(int(world), int(episode))
             starts.append(start)
-            placed = self._placed[int(episode) % len(self._placed)]
+            placed = self._placement(int(episode))
             joints.append(dict(zip(self.robot.joints, home[:, None], strict=True)) | placed | start.joints)
         self._set_physics(ids)
         self.physics.reset(ids, joints, [start.mocap for start in starts], ctrl)
@@ -195,11 +195,15 @@ class Worlds:
         home = np.array(self.robot.home, np.float64)
         if len(home) == len(low):
             home = np.clip(home + rng.uniform(-1, 1, len(home)) * self.config.home_noise * (high - low), low, high)
-        start = self.task.start(self.bundle, rng, self._placed[episode % len(self._placed)])
+        start = self.task.start(self.bundle, rng, self._placement(episode))
         drawn = draw(self.config.randomisation, len(self.sensors.cameras), np.random.default_rng(draw_seed))
         self._draws[world] = drawn
         self.sensors.begin(world, drawn, np.random.default_rng(noise_seed))
         return start, home
+
+    def _placement(self, episode: int) -> dict[str, np.ndarray]:
+        """Where objects begin by joint, as far as the bundle is to say."""
+        return self._placed[episode % len(self._placed)]
 
     def _set_physics(self, ids: np.ndarray) -> None:
         """Masses and frictions of the worlds' episodes."""
@@ -278,8 +282,8 @@ def _placed(bundle: Bundle) -> tuple[dict[str, np.ndarray], ...]:
     for number, condition in enumerate(bundle.initial_conditions):
         poses = {}
         for name, at in condition.get("objects", {}).items():
-            pose = np.array([*at.get("position", ()), *at.get("quat", ())], np.float64)
-            if name not in joints or pose.shape != (7,) or abs(np.linalg.norm(pose[3:]) - 1) > 1e-3:
+            pose = _pose(at)
+            if name not in joints or pose is None:
                 raise BundleError(
                     f"{bundle.path}/initial_conditions.json: beginning {number} of '{name}' is {at}; it must name an"
                     f" object ({', '.join(joints)}) and give position [3] in metres and quat [4], wxyz of length 1"
@@ -287,6 +291,16 @@ def _placed(bundle: Bundle) -> tuple[dict[str, np.ndarray], ...]:
             poses[joints[name]] = pose
         listed.append(poses)
     return tuple(listed)
+
+
+def _pose(at: Any) -> np.ndarray | None:
+    """[7] xyz and wxyz of an entry of the list; None when it gives none."""
+    try:
+        pose = np.array([*at["position"], *at["quat"]], np.float64)
+    except (KeyError, TypeError, ValueError):
+        return None
+    sound = pose.shape == (7,) and np.isfinite(pose).all() and abs(np.linalg.norm(pose[3:]) - 1) <= 1e-3
+    return pose if sound else None
 
 
 def _degree(bundle: Bundle) -> int:

@@ -63,6 +63,10 @@ def test_drawn_beginnings_are_one_of_a_kind(bundle: Bundle) -> None:
         (({"id": 0, "objects": {"cup": CONDITIONS[0]["objects"]["block"]}},), "'cup'.* must name an object"),
         (({"id": 0, "objects": {"block": {"position": [0, 0], "quat": [1, 0, 0, 0]}}},), r"position \[3\] in metres"),
         (({"id": 0, "objects": {"block": {"position": [0, 0, 0], "quat": [1, 1, 0, 0]}}},), "of length 1"),
+        (({"id": 0, "objects": {"block": {"position": [0, 0, 0], "quat": [float("nan"), 0, 0, 0]}}},), "of length 1"),
+        (({"id": 0, "objects": {"block": {"position": [0, float("inf"), 0], "quat": [1, 0, 0, 0]}}},), "in metres"),
+        (({"id": 0, "objects": {"block": {"position": ["here", 0, 0], "quat": [1, 0, 0, 0]}}},), "in metres"),
+        (({"id": 0, "objects": {"block": [0, 0, 0]}},), "in metres"),
     ],
 )
 def test_lists_that_cannot_be_used_are_refused(bundle: Bundle, conditions: tuple, message: str) -> None:
