@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 
 from api import ids
 from api.database import Database
-from api.errors import Problem
 from api.settings import Settings
 from api.storage._folders import copy_whole, remove, settle
+from api.storage._rows import found
 from api.tables import BundleRow, Environment
 from api.wire import page
 from recon4d.errors import Recon4DError
@@ -101,11 +101,7 @@ def find_bundle(session: Session, bundle_id: str) -> BundleRow:
     Raises:
         Problem: 404, there is none.
     """
-    row = session.get(BundleRow, bundle_id)
-    if row is None:
-        detail = f"there is no bundle '{bundle_id[:60]}'"
-        raise Problem(404, "not-found", detail, hint="GET /v1/bundles lists those there are")
-    return row
+    return found(session, BundleRow, bundle_id, "bundle")
 
 
 def list_bundles(database: Database, limit: int, cursor: str | None) -> tuple[Sequence[BundleRow], str | None]:

@@ -14,6 +14,7 @@ from api.errors import Problem
 from api.ids import fresh
 from api.settings import Settings
 from api.storage._names import capture_folder, part_path
+from api.storage._rows import found
 from api.tables import Capture, CaptureFile, Job, Upload
 from api.wire import page
 
@@ -93,10 +94,7 @@ def capture_row(session: Session, id: str) -> Capture:
     Raises:
         Problem: 404.
     """
-    row = session.get(Capture, id)
-    if row is None:
-        raise Problem(404, "not-found", f"there is no capture '{id[:60]}'", hint="GET /v1/captures lists them")
-    return row
+    return found(session, Capture, id, "capture")
 
 
 def refuse_while_used(session: Session, id: str) -> None:

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from api import ids
 from api.database import Database
-from api.errors import Problem
 from api.storage._bundles import find_bundle
+from api.storage._rows import found
 from api.tables import Environment
 from api.wire import page
 
@@ -37,11 +37,7 @@ def find_environment(session: Session, environment_id: str) -> Environment:
     Raises:
         Problem: 404, there is none.
     """
-    row = session.get(Environment, environment_id)
-    if row is None:
-        detail = f"there is no environment '{environment_id[:60]}'"
-        raise Problem(404, "not-found", detail, hint="GET /v1/environments lists those there are")
-    return row
+    return found(session, Environment, environment_id, "environment")
 
 
 def list_environments(database: Database, limit: int, cursor: str | None) -> tuple[Sequence[Environment], str | None]:

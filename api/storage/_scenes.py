@@ -21,6 +21,7 @@ from api.database import Database
 from api.errors import Problem
 from api.settings import Settings
 from api.storage._folders import StoredFile, copy_whole, remove, settle, strangers
+from api.storage._rows import found
 from api.tables import Artifact, BundleRow, Job, Scene
 from api.wire import page
 
@@ -145,12 +146,7 @@ def find_scene(session: Session, scene_id: str) -> Scene:
     Raises:
         Problem: 404, there is none.
     """
-    row = session.get(Scene, scene_id)
-    if row is None:
-        raise Problem(
-            404, "not-found", f"there is no scene '{scene_id[:60]}'", hint="GET /v1/scenes lists those there are"
-        )
-    return row
+    return found(session, Scene, scene_id, "scene")
 
 
 def find_artifact(session: Session, scene_id: str, name: str) -> Artifact:
