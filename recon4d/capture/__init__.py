@@ -11,18 +11,24 @@ Does not    solve calibrations, resample in time, balance colours, or know anyth
 from recon4d.capture._divide import Division, divide
 from recon4d.capture._findings import Finding
 from recon4d.capture._ingest import IngestConfig, check, check_calibration, ingest
+from recon4d.capture._rig import Distortion, Rig, RigCamera
 from recon4d.capture._statistics import statistics
+from recon4d.capture._video import frames
 from recon4d.capture.formats import Foreign, formats, import_capture, read_layout
 
 __all__ = [
+    "Distortion",
     "Division",
     "Finding",
     "Foreign",
     "IngestConfig",
+    "Rig",
+    "RigCamera",
     "check",
     "check_calibration",
     "divide",
     "formats",
+    "frames",
     "import_capture",
     "ingest",
     "read_layout",

@@ -14,7 +14,8 @@ from recon4d.errors import CalibrationError, CaptureError
 class Finding:
     """One thing that is wrong with a capture, or that somebody should know about it."""
 
-    severity: Literal["error", "warning"]
+    severity: Literal["error", "warning", "note"]
+    """An error stops the work, a warning wants a look, a note says what was done about something common."""
     message: str
     """What was found, with the value, and what is allowed."""
     advice: str = ""
@@ -58,6 +59,9 @@ class Inspection:
 
     def warn(self, message: str, advice: str = "", *, camera: str | None = None, file: str | None = None) -> None:
         self._on_finding(Finding(severity="warning", message=message, advice=advice, camera=camera, file=file))
+
+    def note(self, message: str, advice: str = "", *, camera: str | None = None, file: str | None = None) -> None:
+        self._on_finding(Finding(severity="note", message=message, advice=advice, camera=camera, file=file))
 
     def error(
         self,

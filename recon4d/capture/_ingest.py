@@ -84,7 +84,8 @@ def ingest(
     def refuse_or_warn(finding: Finding) -> None:
         if finding.severity == "error":
             raise finding.as_error()
-        on_event(Warned(stage=_STAGE, message=str(finding)))
+        if finding.severity == "warning":
+            on_event(Warned(stage=_STAGE, message=str(finding)))
 
     inspection = Inspection(refuse_or_warn)
     survey = _survey(Path(folder), config, inspection)

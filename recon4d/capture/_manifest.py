@@ -48,12 +48,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from recon4d.capture._fields import Fields
 from recon4d.capture._findings import Inspection
+from recon4d.capture._rig import Distortion
 from recon4d.errors import CalibrationError
 from recon4d.geometry import OPENGL_TO_OPENCV
 from recon4d.types import Camera, SplitRule
@@ -69,14 +70,6 @@ _CAMERA = (
 _DISTORTION = ("model", "coefficients")
 _POSE = ("convention", "axes", "matrix")
 _OPENCV_COUNTS = (4, 5, 8, 12, 14)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Distortion:
-    """A lens model in OpenCV's order of coefficients."""
-
-    model: Literal["opencv", "fisheye"]
-    coefficients: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,7 +15,7 @@ import numpy as np
 from av.error import FFmpegError
 from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
-from recon4d.capture._findings import Inspection
+from recon4d.capture._findings import Finding, Inspection
 
 # Numbers of ITU-T H.273: matrix coefficients, and the transfer functions of high dynamic range.
 _MATRIX = {
@@ -41,6 +41,33 @@ def announced_frames(path: Path) -> int:
             return int(container.streams.video[0].frames) if container.streams.video else 0
     except (FFmpegError, OSError):
         return 0
+
+
+def frames(
+    video: Path | str, *, camera: str = "", on_finding: Callable[[Finding], None] | None = None
+) -> Generator[tuple[float | None, np.ndarray], None, None]:
+    """Every frame of one video to its end, as ``ingest`` reads it but neither undistorted nor on a common clock.
+
+    Args:
+        video: The file.
+        camera: Its name, for messages.
+        on_finding: Gets warnings and notes; they are dropped when None.
+
+    Yields:
+        Presentation time in seconds (None where the container has none) and uint8 [H, W, 3] RGB, turned upright.
+
+    Raises:
+        CaptureError: the video cannot be read to its end.
+    """
+
+    def refuse(finding: Finding) -> None:
+        if finding.severity == "error":
+            raise finding.as_error()
+        if on_finding is not None:
+            on_finding(finding)
+
+    video = Path(video)
+    yield from decode(video, camera, video.name, Inspection(refuse))
 
 
 def decode(
