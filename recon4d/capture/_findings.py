@@ -77,6 +77,10 @@ class Inspection:
         )
         raise RefusedError
 
+    def about(self, camera: str | None, file: str | None) -> Subject:
+        """This inspection, of one camera's file."""
+        return Subject(inspection=self, camera=camera, file=file)
+
     @contextmanager
     def part(self) -> Iterator[None]:
         """A part of the inspection that may fail without ending the others."""
@@ -84,3 +88,21 @@ class Inspection:
             yield
         except RefusedError:
             return
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What an inspection looks at: one camera's file, named once."""
+
+    inspection: Inspection
+    camera: str | None
+    file: str | None
+
+    def warn(self, message: str, advice: str = "") -> None:
+        self.inspection.warn(message, advice, camera=self.camera, file=self.file)
+
+    def note(self, message: str, advice: str = "") -> None:
+        self.inspection.note(message, advice, camera=self.camera, file=self.file)
+
+    def error(self, message: str, advice: str = "", *, calibration: bool = False) -> NoReturn:
+        self.inspection.error(message, advice, camera=self.camera, file=self.file, calibration=calibration)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,11 @@ import numpy as np
 
 from recon4d.capture._calibration import Undistorter, check_rig
 from recon4d.capture._clock import check_rhythm, check_times, common_time, read_timestamps
+from recon4d.capture._container import announced_frames
 from recon4d.capture._findings import Finding, Inspection
 from recon4d.capture._manifest import CameraEntry, Manifest, read_manifest
 from recon4d.capture._store import Spool, Stored, StoredClip, open_stored
-from recon4d.capture._video import announced_frames, decode
+from recon4d.capture._video import decode
 from recon4d.capture._watch import PictureWatch, check_exposure
 from recon4d.errors import ConfigError, Stopped
 from recon4d.events import Finished, OnEvent, Progress, ShouldStop, Started, Warned, ignore, never
@@ -272,13 +273,14 @@ def _decode_one(source: _Source, inspection: Inspection, take: Callable[[np.ndar
     """Decodes a video to the end and hands every frame to ``take``."""
     watch = PictureWatch()
     presented: list[float | None] = []
-    with closing(_frames(source, inspection)) as frames:
+    entry = source.entry
+    with closing(decode(source.path, inspection.about(entry.name, entry.video), entry.camera)) as frames:
         for time_s, frame in frames:
             presented.append(time_s)
             watch.see(frame)
             take(frame)
     times = _times(source, presented, inspection)
-    watch.conclude(times, source.entry.name, source.entry.video, inspection)
+    watch.conclude(times, entry.name, entry.video, inspection)
     return _Decoded(times=times, brightness=watch.brightness)
 
 
@@ -304,24 +306,6 @@ def _times(source: _Source, presented: list[float | None], inspection: Inspectio
     times = np.array(presented, np.float64) + entry.time_offset_s
     check_times(times, entry.name, entry.video, inspection)
     return times
-
-
-def _frames(source: _Source, inspection: Inspection) -> Generator[tuple[float | None, np.ndarray], None, None]:
-    """Frames of the size that the calibration means; any other is refused."""
-    camera = source.entry.camera
-    expected = (camera.height, camera.width, 3)
-    with closing(decode(source.path, camera.name, source.entry.video, inspection)) as frames:
-        for index, (time_s, frame) in enumerate(frames):
-            if frame.shape != expected:
-                inspection.error(
-                    f"frame {index} is {frame.shape[1]}x{frame.shape[0]}, the calibration is for"
-                    f" {camera.width}x{camera.height}",
-                    "calibrate at the video's size, or scale K, width and height to it",
-                    camera=camera.name,
-                    file=source.entry.video,
-                    calibration=True,
-                )
-            yield time_s, frame
 
 
 def _compare(

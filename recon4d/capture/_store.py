@@ -23,7 +23,7 @@ from recon4d.errors import OutputError
 
 _FOLDER = "frames"
 _INDEX = "index.json"
-_VERSION = 1
+_VERSION = 2
 """To be raised whenever the same capture would decode to other frames."""
 
 

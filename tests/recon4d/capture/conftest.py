@@ -52,6 +52,8 @@ def encode(
             setattr(stream.codec_context, key, value)
         for picture, time_s in zip(frames, times_s, strict=True):
             frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format=source)
+            if source != pix_fmt:  # On one thread: several damage pixels where rows have odd lengths.
+                frame = frame.reformat(format=pix_fmt, threads=1)
             frame.pts, frame.time_base = round(time_s * 1000), Fraction(1, 1000)
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
