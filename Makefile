@@ -12,7 +12,7 @@ setup: $(VENV)/.installed
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[sim,service,remote,bench,dev]"
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable ".[sim,service,remote,lerobot,bench,dev]"
 	@echo "compiling the CPU kernels, once: about a minute"
 	rm -rf build/compile
 	$(BIN)/recon4d reconstruct samples/bench --out build/compile --preset fast --quiet \

@@ -66,6 +66,12 @@ def decode(
             yield time_s, upright(colour(frame), None if matrix is None else bytes(matrix))
 
 
+def presented(path: Path, video: Subject) -> Iterator[tuple[float | None, VideoFrame]]:
+    """As ``decode``, but the frames as they are stored."""
+    with open_video(path, video) as container:
+        yield from _decoded(container, choose_stream(container, video), video)
+
+
 def _decoded(
     container: av.container.InputContainer, stream: av.video.stream.VideoStream, video: Subject
 ) -> Iterator[tuple[float | None, VideoFrame]]:

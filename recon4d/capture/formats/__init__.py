@@ -1,25 +1,30 @@
 """Capture layouts of other projects, converted to a capture folder.
 
-A format is a function ``read(source) -> Foreign``. To add one: a file here with such a function, and one line in
-``_BUILTIN``; or, from another package, an entry point of the group ``recon4d.formats`` whose name is the format's.
+A format is a function ``read(source) -> Foreign``, with a keyword argument for each option that it takes. To add one: a
+file here with such a function, and one line in ``_BUILTIN``; or, from another package, an entry point of the group
+``recon4d.formats`` whose name is the format's.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from recon4d.capture._findings import Finding
+from recon4d.capture._part import Part, cut
 from recon4d.errors import CaptureError, ConfigError, OutputError
 
 _GROUP = "recon4d.formats"
 _BUILTIN = {
+    "lerobot": "recon4d.capture.formats.lerobot:read",
     "pusht-embodied": "recon4d.capture.formats.pusht_embodied:read",
 }
 
@@ -30,13 +35,17 @@ class Foreign:
 
     manifest: dict[str, Any]
     """``capture.json`` but for the cameras' fields ``video`` and ``timestamps``."""
-    videos: dict[str, Path]
-    """Of each camera by name: its video."""
+    videos: Mapping[str, Path | Part]
+    """Of each camera by name: its video, or the part of a longer one that is to be cut out."""
     timestamps: dict[str, list[float]] = field(default_factory=dict)
     """Of each camera by name: seconds per frame, where the layout has them."""
+    files: dict[str, str] = field(default_factory=dict)
+    """What else the layout holds, by the name of the file to write beside ``capture.json``."""
+    findings: tuple[Finding, ...] = ()
+    """Warnings and notes: what was left out, and why."""
 
 
-Read = Callable[[Path], Foreign]
+Read = Callable[..., Foreign]
 
 
 def formats() -> tuple[str, ...]:
@@ -44,7 +53,14 @@ def formats() -> tuple[str, ...]:
     return tuple(sorted({*_BUILTIN, *(entry.name for entry in entry_points(group=_GROUP))}))
 
 
-def import_capture(format: str, source: Path | str, target: Path | str | None = None) -> Path:
+def import_capture(
+    format: str,
+    source: Path | str,
+    target: Path | str | None = None,
+    *,
+    on_finding: Callable[[Finding], None] | None = None,
+    **options: Any,
+) -> Path:
     """Writes a capture folder from another layout; the source is only read, unless it is the target.
 
     Args:
@@ -52,18 +68,23 @@ def import_capture(format: str, source: Path | str, target: Path | str | None = 
         source: The layout's folder.
         target: The folder to write; ``./<name of the source>`` when None. Videos that do not lie inside it are
             linked into it, or copied where the file system cannot link.
+        on_finding: Gets the reader's warnings and notes; they are dropped when None.
+        options: What the format's reader takes beside the source.
 
     Returns:
         The capture folder.
 
     Raises:
-        ConfigError: there is no such format.
+        ConfigError: there is no such format, or it takes no such option.
         CaptureError: the source does not hold what the format says.
         OutputError: the target holds a capture already, or cannot be written.
     """
     source = Path(source)
     target = Path(source.resolve().name) if target is None else Path(target)
-    foreign = read_layout(format, source)
+    foreign = read_layout(format, source, **options)
+    if on_finding is not None:
+        for finding in foreign.findings:
+            on_finding(finding)
     manifest = target / "capture.json"
     if manifest.exists():
         raise OutputError(f"'{manifest}' exists already; remove it, or choose another folder")
@@ -72,11 +93,15 @@ def import_capture(format: str, source: Path | str, target: Path | str | None = 
         cameras = []
         for camera in foreign.manifest["cameras"]:
             name = camera["name"]
+            if name != Path(name).name or "\\" in name:  # Files are named after it.
+                raise CaptureError("the name must be one without slashes", camera=name)
             placed = {**camera, "video": _place(foreign.videos[name], target, name)}
             if name in foreign.timestamps:
                 placed["timestamps"] = f"{name}.timestamps.json"
                 (target / placed["timestamps"]).write_text(json.dumps(foreign.timestamps[name]), "utf-8")
             cameras.append(placed)
+        for name, content in foreign.files.items():
+            (target / name).write_text(content, "utf-8")
         text = json.dumps({**foreign.manifest, "cameras": cameras}, indent=2, ensure_ascii=False)
         manifest.write_text(text + "\n", "utf-8")
     except OSError as error:
@@ -84,14 +109,19 @@ def import_capture(format: str, source: Path | str, target: Path | str | None = 
     return target
 
 
-def read_layout(format: str, source: Path | str) -> Foreign:
+def read_layout(format: str, source: Path | str, **options: Any) -> Foreign:
     """Reads another layout's description; its videos need not be there, and nothing is written.
 
     Raises:
-        ConfigError: there is no such format.
+        ConfigError: there is no such format, or it takes no such option.
         CaptureError: the source does not hold what the format says.
     """
-    return _reader(format)(Path(source))
+    reader = _reader(format)
+    known = [name for name, p in inspect.signature(reader).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    unknown = sorted(options.keys() - set(known))
+    if unknown:
+        raise ConfigError(f"the format '{format}' takes no {unknown}; it takes {known or 'no options'}")
+    return reader(Path(source), **options)
 
 
 def _reader(format: str) -> Read:
@@ -104,8 +134,11 @@ def _reader(format: str) -> Read:
     raise ConfigError(f"there is no capture format '{format}'; there are {list(formats())}")
 
 
-def _place(video: Path, target: Path, name: str) -> str:
+def _place(video: Path | Part, target: Path, name: str) -> str:
     """The video's path relative to the target, into which it is brought unless it lies there already."""
+    if isinstance(video, Part):
+        cut(video, target / f"{name}.mp4", name)
+        return f"{name}.mp4"
     if not video.is_file():
         raise CaptureError("the video file is missing", camera=name, file=str(video))
     video, folder = video.resolve(), target.resolve()

@@ -100,12 +100,12 @@ def test_a_format_of_another_package(kit: SimpleNamespace, tmp_path: Path, monke
     entry = EntryPoint("mine", "recon4d.capture.formats.pusht_embodied:read", "recon4d.formats")
     registry = sys.modules["recon4d.capture.formats"]  # The door's function of that name hides the package.
     monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
-    assert formats() == ("mine", "pusht-embodied")
+    assert {"mine", "pusht-embodied"} <= set(formats())
     assert check(import_capture("mine", write_foreign(kit, tmp_path / "src"), tmp_path / "out")) == ()
 
 
 def test_what_cannot_be_imported(kit: SimpleNamespace, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"'nerf'; there are \['pusht-embodied'\]"):
+    with pytest.raises(ConfigError, match=r"'nerf'; there are .*'pusht-embodied'"):
         import_capture("nerf", tmp_path, tmp_path / "out")
     with pytest.raises(CaptureError, match=r"cameras\.json: .* no such file"):
         import_capture("pusht-embodied", tmp_path, tmp_path / "out")
