@@ -12,6 +12,7 @@ from recon4d.capture._divide import Division, divide
 from recon4d.capture._findings import Finding
 from recon4d.capture._ingest import IngestConfig, check, check_calibration, ingest
 from recon4d.capture._rig import Distortion, Rig, RigCamera
+from recon4d.capture._sources import Source, read_sources
 from recon4d.capture._statistics import statistics
 from recon4d.capture._video import frames
 from recon4d.capture.formats import Foreign, formats, import_capture, read_layout
@@ -24,6 +25,7 @@ __all__ = [
     "IngestConfig",
     "Rig",
     "RigCamera",
+    "Source",
     "check",
     "check_calibration",
     "divide",
@@ -32,5 +34,6 @@ __all__ = [
     "import_capture",
     "ingest",
     "read_layout",
+    "read_sources",
     "statistics",
 ]

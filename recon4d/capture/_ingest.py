@@ -295,7 +295,7 @@ def _times(source: _Source, presented: list[float | None], inspection: Inspectio
                 camera=entry.name,
                 file=entry.video,
             )
-        return source.times + entry.time_offset_s
+        return entry.on_the_clock(source.times)
     if None in presented:
         inspection.error(
             f"frame {presented.index(None)} carries no presentation time",
@@ -303,7 +303,7 @@ def _times(source: _Source, presented: list[float | None], inspection: Inspectio
             camera=entry.name,
             file=entry.video,
         )
-    times = np.array(presented, np.float64) + entry.time_offset_s
+    times = entry.on_the_clock(np.array(presented, np.float64))
     check_times(times, entry.name, entry.video, inspection)
     return times
 

@@ -18,6 +18,7 @@ A capture is a folder with one video per camera and a file ``capture.json`` that
           "video": "left.mp4",                  path inside the folder; anything that FFmpeg decodes
           "timestamps": "left.json",            optional; see below
           "time_offset_s": 0.0,                 optional, added to this camera's times
+          "time_scale": 1.0,                    optional, a factor on this camera's times, before the offset is added
           "width": 640, "height": 480,          pixels, as the calibration means them
           "K": [[fx, 0, cx], [0, fy, cy], [0, 0, 1]],
           "distortion": {                       optional, default none
@@ -38,7 +39,8 @@ World: right-handed, metres, +Z up. All cameras' times share one clock; its zero
 
 A timestamp file holds one time in seconds for every frame that the video decodes to, strictly increasing: a JSON
 list, a JSON object with such a list under ``timestamps``, or text with one number a line. Without one, the
-presentation times in the video are used. The frame rate that a container claims is never used.
+presentation times in the video are used. The frame rate that a container claims is never used. Where a camera's clock
+starts elsewhere or runs at another rate, t = time of the file * time_scale + time_offset_s; `recon4d sync` finds both.
 
 A field that is not listed here is not an error, but a warning names it and what was probably meant.
 """
@@ -65,7 +67,8 @@ VERSION = 1
 _TOP = ("version", "name", "notes", "bench_plane", "heldout", "cameras")
 _HELDOUT = ("cameras", "grid_s", "every", "first", "guard_s")
 _CAMERA = (
-    "name", "video", "timestamps", "time_offset_s", "width", "height", "K", "distortion", "pose", "pixel_center",
+    "name", "video", "timestamps", "time_offset_s", "time_scale", "width", "height", "K", "distortion", "pose",
+    "pixel_center",
 )  # fmt: skip
 _DISTORTION = ("model", "coefficients")
 _POSE = ("convention", "axes", "matrix")
@@ -82,10 +85,15 @@ class CameraEntry:
     """Path relative to the capture folder."""
     timestamps: str | None
     time_offset_s: float
+    time_scale: float
 
     @property
     def name(self) -> str:
         return self.camera.name
+
+    def on_the_clock(self, times: np.ndarray) -> np.ndarray:
+        """Times of the file, in seconds, as times on the clock that all cameras share."""
+        return times * self.time_scale + self.time_offset_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,7 +201,15 @@ def _read_camera(item: Any, index: int, folder: Path, inspection: Inspection) ->
         video=_inside(folder, fields, "video", fields.text("video")),
         timestamps=_inside(folder, fields, "timestamps", fields.text("timestamps")) if "timestamps" in fields else None,
         time_offset_s=fields.number("time_offset_s", 0.0),
+        time_scale=_read_time_scale(fields),
     )
+
+
+def _read_time_scale(fields: Fields) -> float:
+    scale = fields.number("time_scale", 1.0)
+    if scale <= 0:
+        fields.refuse("time_scale", f"must be positive; it is {scale:g}")
+    return scale
 
 
 def _read_pose(fields: Fields) -> np.ndarray:

@@ -86,6 +86,7 @@ FAULTS = [
     Fault("no cameras", lambda m, f, k: m.update(cameras=[]), ("0 cameras", "at least 2"), None),
     Fault("one camera", lambda m, f, k: m.update(cameras=m["cameras"][:1]), ("1 cameras", "at least 2"), None),
     Fault("video not named", lambda m, f, k: m["cameras"][1].pop("video"), ("cameras[1].video", "missing")),
+    Fault("time stands still", lambda m, f, k: m["cameras"][1].update(time_scale=0), ("time_scale", "positive")),
     Fault("video outside", lambda m, f, k: m["cameras"][1].update(video="../x.mp4"), ("inside", "'../x.mp4'")),
     Fault("video absolute", lambda m, f, k: m["cameras"][1].update(video="/etc/hosts"), ("inside", "'/etc/hosts'")),
     Fault("duplicate name", lambda m, f, k: m["cameras"][2].update(name="cam1"), ("2 cameras", "this name")),

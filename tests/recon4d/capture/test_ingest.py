@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 import pytest
 
-from recon4d.capture import IngestConfig, ingest
+from recon4d.capture import IngestConfig, ingest, read_sources
 from recon4d.errors import CaptureError, ConfigError, OutputError, Stopped
 from recon4d.events import Event, Finished, Progress, Started, Warned
 from recon4d.geometry import OPENGL_TO_OPENCV
@@ -105,6 +105,20 @@ def test_a_timestamp_file_wins_over_the_container(
     assert capture.clips[0].times == pytest.approx([0.1, 0.118, 0.137, 0.15, 0.17], abs=1e-6)
     (gap,) = [message for message in warnings_of(events) if "cam1" in message]
     assert "Zeiten.txt: 1 gap in the video, the longest of 0.113 s after" in gap
+
+
+def test_a_clock_of_another_rate_is_scaled_before_it_is_moved(kit: SimpleNamespace, tmp_path: Path) -> None:
+    folder = kit.make_capture(
+        tmp_path, edit=lambda manifest: manifest["cameras"][1].update(time_scale=1.005, time_offset_s=0.002)
+    )
+    capture = ingest(folder)
+    assert capture.clock_offset_s == pytest.approx(0.002)
+    inside = [k for k in range(8) if 0.002 <= k * kit.SPACING_S * 1.005 + 0.002 <= 7 * kit.SPACING_S]
+    assert capture.clips[1].times == pytest.approx([k * kit.SPACING_S * 1.005 for k in inside])
+    sources = read_sources(folder)
+    assert [source.timed for source in sources] == [False, True, False]
+    assert (sources[1].time_scale, sources[1].time_offset_s, sources[1].times) == (1.005, 0.002, None)
+    assert sources[1].video.is_file()
 
 
 def test_pose_conventions_and_pixel_centres_agree(kit: SimpleNamespace, tmp_path: Path) -> None:
