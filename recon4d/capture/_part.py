@@ -62,7 +62,8 @@ def _copy(part: Part, target: Path, video: Subject) -> None:
         assert base is not None  # Every stream of an opened container has one.
         first, last = (round(float(t) / base) for t in part.times_s[[0, -1]])
         margin = round(float(np.diff(part.times_s).min()) / 2 / base)
-        copied = sink.add_stream_from_template(stream)
+        # Opaque: the decoder may be of a library that encodes nothing, as AV1's is.
+        copied = sink.add_stream_from_template(stream, opaque=True)
         source.seek(first + margin, stream=stream)
         for packet in source.demux(stream):
             if packet.pts is None or packet.dts is None:
