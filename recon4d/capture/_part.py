@@ -66,8 +66,10 @@ def _copy(part: Part, target: Path, video: Subject) -> None:
         copied = sink.add_stream_from_template(stream, opaque=True)
         source.seek(first + margin, stream=stream)
         for packet in source.demux(stream):
+            if packet.size == 0:
+                continue  # It tells a decoder that the end is reached.
             if packet.pts is None or packet.dts is None:
-                continue
+                video.error("has packets without times", "write it as MP4")
             if packet.is_keyframe and packet.pts > last + margin:
                 return
             packet.pts, packet.dts = packet.pts - first, packet.dts - first
