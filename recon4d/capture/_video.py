@@ -20,7 +20,7 @@ from recon4d.capture._upright import Upright
 from recon4d.types import Camera
 
 _MOST_SHOWN = 0.9
-"""Of the packets of a container that declares no count."""
+"""Of the packets of a container that declares no count: some codecs have a few that show nothing."""
 
 
 def frames(
@@ -116,13 +116,15 @@ def _decoded(
 
 
 def _compare_counts(declared: int, packets: int, hidden: int, count: int, video: Subject) -> None:
-    """Says when a container's frames are not those that decode; some codecs have a few packets that show nothing."""
-    wrong = count != declared - hidden if declared else count < _MOST_SHOWN * (packets - hidden)
-    if wrong:
+    """Says when not all that the container holds decodes, or when it holds another number than it declares."""
+    held = packets - hidden
+    if count < (held if declared else _MOST_SHOWN * held):
         video.warn(
-            f"holds {(declared or packets) - hidden} frames, of which {count} decode",
+            f"holds {held} frames, of which {count} decode",
             "those are used; check that none was lost when it was recorded or converted",
         )
+    elif declared not in (0, packets):
+        video.note(f"its header declares {declared} frames; it holds {packets}, which are used")
 
 
 def _aspect(stream: av.video.stream.VideoStream) -> Fraction:
