@@ -308,6 +308,15 @@ def test_one_dropped_frame_is_told_when_asked_for(kit: SimpleNamespace, tmp_path
     assert "1 gap in the video, the longest of 0.040 s after 0.160 s" in found.message
 
 
+def test_a_variable_rate_is_noted_not_warned_of(kit: SimpleNamespace, tmp_path: Path) -> None:
+    steady, uneven = np.arange(20) * 0.04, np.cumsum(np.tile([0.02, 0.05, 0.04, 0.05], 5))
+    folder = kit.make_capture(tmp_path, times_s=[steady, uneven, steady])
+    (found,) = check(folder)
+    assert (found.camera, found.severity) == ("cam1", "note")
+    assert "0.0200 to 0.0500 s apart (variable rate)" in found.message
+    assert ingest(folder).clip("cam1").times[:3] == pytest.approx(uneven[:3] - max(uneven[0], 0.0), abs=1e-6)
+
+
 def test_times_that_are_no_seconds(kit: SimpleNamespace, tmp_path: Path) -> None:
     def edit(manifest: Manifest) -> None:
         for camera in manifest["cameras"]:
