@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,9 +46,9 @@ def set_calibration(
         database: holds the capture.
         settings: say where files lie.
         capture_id: which one.
-        text: the JSON of a ``capture.json``, whose names of files are left out of account; or, for another layout, an
-            object with the content of each of its JSON files by its path. Times that such files hold become
-            timestamp files of the capture.
+        text: the JSON of a ``capture.json``, whose names of files are left out of account, or of a ``transforms.json``;
+            or, for another layout, an object with the content of each of its JSON files by its path. Times that such
+            files hold become timestamp files of the capture.
         format: ``capture``, or a name of ``recon4d.capture.formats()``; None finds out.
 
     Raises:
@@ -57,11 +58,11 @@ def set_calibration(
         capture_row(session, capture_id)
     body = _parse(text)
     if format == "capture" or (format is None and isinstance(body.get("cameras"), list)):
-        found, times = body, {}
+        found, times, findings = body, {}, ()
     else:
-        foreign = _read_foreign(body, format)
-        found, times = foreign.manifest, foreign.timestamps
-    calibration = _judge(found)
+        foreign = _read_foreign({"transforms.json": body} if isinstance(body.get("frames"), list) else body, format)
+        found, times, findings = foreign.manifest, foreign.timestamps, foreign.findings
+    calibration = _judge(found, findings)
     with database.writing() as session:
         row = capture_row(session, capture_id)
         row.rig, row.extras, row.warnings = calibration.cameras, calibration.extras, calibration.warnings
@@ -104,8 +105,8 @@ def _short(digits: str) -> int:
     return int(digits)
 
 
-def _judge(manifest: dict[str, Any]) -> Calibration:
-    """What the engine makes of it."""
+def _judge(manifest: dict[str, Any], read: Sequence[Finding] = ()) -> Calibration:
+    """What the engine makes of it; ``read`` is what its reader found."""
     from recon4d.capture import check_calibration  # Here, as a service that is asked for none starts sooner.
 
     cameras = manifest.get("cameras")
@@ -131,7 +132,7 @@ def _judge(manifest: dict[str, Any]) -> Calibration:
             camera=first.get("camera"),
             errors=errors,
         )
-    warnings = [_finding(finding) for finding in findings]
+    warnings = [_finding(finding) for finding in (*read, *findings) if finding.severity != "note"]
     return Calibration(
         cameras={camera_name(camera["name"]): camera for camera in bare}, extras=extras, warnings=warnings
     )
@@ -180,7 +181,8 @@ def _read_foreign(body: dict[str, Any], format: str | None) -> Foreign:
             target = Path(folder, path)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(json.dumps(content), "utf-8")
-        for candidate in [format] if format else known:
+        others = (name for name in known if name not in capture.calibration_formats())
+        for candidate in [format] if format else ["auto", *others]:
             try:
                 return capture.read_layout(candidate, folder)
             except CaptureError as error:

@@ -1,6 +1,7 @@
 """Capture: from a folder of videos to clips on one clock.
 
-Input       a capture folder (``capture.json`` and one video per camera), or another project's layout to import.
+Input       a capture folder (``capture.json`` and one video per camera), another project's layout to import, or a
+            calibration in any of the forms that labs keep.
 Output      ``Capture`` records: undistorted uint8 frames at their own times, cameras, bench plane; and what is
             computed from frames alone for several rooms: the train/test division, temporal median and spread.
 Owns        the capture folder's format (documented in ``recon4d.capture._manifest``), decoding, clocks,
@@ -8,9 +9,17 @@ Owns        the capture folder's format (documented in ``recon4d.capture._manife
 Does not    solve calibrations, resample in time, balance colours, or know anything of Gaussians.
 """
 
+from recon4d.capture._calibrations import (
+    calibration_formats,
+    calibration_writers,
+    read_calibration,
+    write_calibration,
+)
 from recon4d.capture._divide import Division, divide
 from recon4d.capture._findings import Finding
 from recon4d.capture._ingest import IngestConfig, check, check_calibration, ingest
+from recon4d.capture._placing import ReadConfig
+from recon4d.capture._report import CalibrationReport
 from recon4d.capture._rig import Distortion, Rig, RigCamera
 from recon4d.capture._sources import Source, read_sources
 from recon4d.capture._statistics import statistics
@@ -18,14 +27,18 @@ from recon4d.capture._video import frames
 from recon4d.capture.formats import Foreign, formats, import_capture, read_layout
 
 __all__ = [
+    "CalibrationReport",
     "Distortion",
     "Division",
     "Finding",
     "Foreign",
     "IngestConfig",
+    "ReadConfig",
     "Rig",
     "RigCamera",
     "Source",
+    "calibration_formats",
+    "calibration_writers",
     "check",
     "check_calibration",
     "divide",
@@ -33,7 +46,9 @@ __all__ = [
     "frames",
     "import_capture",
     "ingest",
+    "read_calibration",
     "read_layout",
     "read_sources",
     "statistics",
+    "write_calibration",
 ]

@@ -48,7 +48,6 @@ A field that is not listed here is not an error, but a warning names it and what
 from __future__ import annotations
 
 import json
-import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,8 +72,6 @@ _CAMERA = (
 )  # fmt: skip
 _DISTORTION = ("model", "coefficients")
 _POSE = ("convention", "axes", "matrix")
-_NAME_BYTES, _PATH_BYTES = 255, 1024
-"""What common file systems allow for a name, and what is enough for a path."""
 _OPENCV_COUNTS = (4, 5, 8, 12, 14)
 
 
@@ -85,7 +82,7 @@ class CameraEntry:
     camera: Camera
     distortion: Distortion | None
     video: str
-    """Path relative to the capture folder."""
+    """Path relative to the capture folder; empty where none was asked for."""
     timestamps: str | None
     time_offset_s: float
     time_scale: float
@@ -118,6 +115,11 @@ class Manifest:
 def read_manifest(folder: Path, inspection: Inspection) -> Manifest:
     """Reads and checks ``capture.json``."""
     text, data = _load(folder, inspection)
+    return parse_manifest(folder, text, data, inspection)
+
+
+def parse_manifest(folder: Path, text: bytes, data: Any, inspection: Inspection, *, bare: bool = False) -> Manifest:
+    """Checks what ``capture.json`` holds; with ``bare``, cameras need no video."""
     top = Fields(data, "", _TOP, inspection, file=MANIFEST)
     if top.integer("version") != VERSION:
         top.refuse("version", f"must be {VERSION}; it is {data['version']}", "update recon4d, or convert the capture")
@@ -127,7 +129,7 @@ def read_manifest(folder: Path, inspection: Inspection) -> Manifest:
     entries: list[CameraEntry] = []
     for index, item in enumerate(cameras):
         with inspection.part():
-            entries.append(_read_camera(item, index, folder, inspection))
+            entries.append(_read_camera(item, index, folder, inspection, bare))
     names = [str(item.get("name")) for item in cameras if isinstance(item, dict)]
     for name in sorted({name for name in names if names.count(name) > 1}):
         with inspection.part():
@@ -168,6 +170,8 @@ def _load(folder: Path, inspection: Inspection) -> tuple[bytes, Any]:
         inspection.error(f"cannot be read: {error.strerror}", "check its permissions", file=MANIFEST)
     try:
         return text, json.loads(text.decode("utf-8-sig"))
+    except RecursionError:
+        inspection.error("is nested too deeply", "write it as the README shows", file=MANIFEST)
     except UnicodeDecodeError as error:
         inspection.error(f"is not UTF-8: byte {error.start} cannot be decoded", "save it as UTF-8", file=MANIFEST)
     except json.JSONDecodeError as error:
@@ -176,12 +180,12 @@ def _load(folder: Path, inspection: Inspection) -> tuple[bytes, Any]:
         )
 
 
-def _read_camera(item: Any, index: int, folder: Path, inspection: Inspection) -> CameraEntry:
+def _read_camera(item: Any, index: int, folder: Path, inspection: Inspection, bare: bool) -> CameraEntry:
     where = f"cameras[{index}]"
     name = item.get("name") if isinstance(item, dict) and isinstance(item.get("name"), str) else None
     fields = Fields(item, where, _CAMERA, inspection, file=MANIFEST, camera=name)
     name = fields.text("name")
-    if not name.strip() or name in (".", "..") or not _is_text(name) or any(c in "/\\" or ord(c) < 32 for c in name):
+    if not name.strip() or name in (".", "..") or any(c in "/\\" or ord(c) < 32 for c in name):
         fields.refuse("name", f"must be a non-empty name without slashes; it is {name!r}")
     K = fields.matrix("K", (3, 3)).copy()
     if K[1, 0] or K[2, 0] or K[2, 1] or K[2, 2] != 1:
@@ -201,7 +205,7 @@ def _read_camera(item: Any, index: int, folder: Path, inspection: Inspection) ->
     return CameraEntry(
         camera=camera,
         distortion=_read_distortion(fields, camera),
-        video=_inside(folder, fields, "video", fields.text("video")),
+        video=_inside(folder, fields, "video", fields.text("video")) if "video" in fields or not bare else "",
         timestamps=_inside(folder, fields, "timestamps", fields.text("timestamps")) if "timestamps" in fields else None,
         time_offset_s=fields.number("time_offset_s", 0.0),
         time_scale=_read_time_scale(fields),
@@ -257,27 +261,9 @@ def _read_distortion(fields: Fields, camera: Camera) -> Distortion | None:
 def _inside(folder: Path, fields: Fields, key: str, value: str) -> str:
     """The path, refused unless it stays inside the capture folder: captures are uploaded by strangers too."""
     path = Path(value)
-    short = _is_text(value) and len(value.encode()) <= _PATH_BYTES
-    short = short and all(len(part.encode()) <= _NAME_BYTES for part in path.parts)
-    if not short or not value or path.is_absolute() or ".." in path.parts or "\0" in value or (folder / path).is_dir():
-        fields.refuse(key, f"must be the path of a file inside the capture folder; it is {value[:300]!r}")
-    return _as_on_disk(folder, path)
-
-
-def _is_text(value: str) -> bool:
-    """JSON can hold halves of characters, which are no text and name no file."""
-    return not any("\ud800" <= character <= "\udfff" for character in value)
-
-
-def _as_on_disk(folder: Path, path: Path) -> str:
-    """The path with its file's name as the folder has it: accents may be characters of their own (NFD) or not (NFC)."""
-    place = (folder / path).parent
-    if place.is_dir() and not (folder / path).exists():
-        wanted = unicodedata.normalize("NFC", path.name)
-        for other in sorted(place.iterdir()):
-            if unicodedata.normalize("NFC", other.name) == wanted:
-                return path.with_name(other.name).as_posix()
-    return str(path)
+    if not value or path.is_absolute() or ".." in path.parts or "\0" in value or (folder / path).is_dir():
+        fields.refuse(key, f"must be the path of a file inside the capture folder; it is {value!r}")
+    return value
 
 
 def _read_plane(top: Fields, inspection: Inspection) -> np.ndarray | None:

@@ -11,7 +11,7 @@ import tyro
 from recon4d import __version__
 from recon4d.commands._accelerators import accelerators
 from recon4d.commands._check import check
-from recon4d.commands._import import import_
+from recon4d.commands._import import convert_calibration, import_
 from recon4d.commands._look import export, render, score
 from recon4d.commands._reconstruct import reconstruct
 from recon4d.commands._view import view
@@ -85,6 +85,7 @@ def commands() -> dict[str, Callable[..., int]]:
     known: dict[str, Callable[..., int]] = {
         "reconstruct": reconstruct,
         "import": import_,
+        "convert-calibration": convert_calibration,
         "check": check,
         "view": view,
         "render": render,

@@ -2,7 +2,8 @@
 
 A format is a function ``read(source) -> Foreign``, with a keyword argument for each option that it takes. To add one: a
 file here with such a function, and one line in ``_BUILTIN``; or, from another package, an entry point of the group
-``recon4d.formats`` whose name is the format's.
+``recon4d.formats`` whose name is the format's. Formats that are calibrations alone (a ``CalibrationFormat`` each,
+listed in ``recon4d.capture._calibrations``) become captures together with videos.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,6 @@ from recon4d.errors import CaptureError, ConfigError, OutputError
 _GROUP = "recon4d.formats"
 _BUILTIN = {
     "lerobot": "recon4d.capture.formats.lerobot:read",
-    "pusht-embodied": "recon4d.capture.formats.pusht_embodied:read",
 }
 
 
@@ -50,7 +51,10 @@ Read = Callable[..., Foreign]
 
 def formats() -> tuple[str, ...]:
     """Names of the layouts that can be imported."""
-    return tuple(sorted({*_BUILTIN, *(entry.name for entry in entry_points(group=_GROUP))}))
+    from recon4d.capture._calibrations import calibration_formats  # Which takes its formats from here.
+
+    offered = (entry.name for entry in entry_points(group=_GROUP))
+    return tuple(sorted({*_BUILTIN, *calibration_formats(), *offered}))
 
 
 def import_capture(
@@ -64,12 +68,13 @@ def import_capture(
     """Writes a capture folder from another layout; the source is only read, unless it is the target.
 
     Args:
-        format: One of ``formats()``.
+        format: One of ``formats()``; "auto" finds out by content.
         source: The layout's folder.
         target: The folder to write; ``./<name of the source>`` when None. Videos that do not lie inside it are
             linked into it, or copied where the file system cannot link.
         on_finding: Gets the reader's warnings and notes; they are dropped when None.
-        options: What the format's reader takes beside the source.
+        options: What the format's reader takes beside the source; for calibrations, see
+            ``recon4d.capture._calibrated.read_calibrated``.
 
     Returns:
         The capture folder.
@@ -81,6 +86,8 @@ def import_capture(
     """
     source = Path(source)
     target = Path(source.resolve().name) if target is None else Path(target)
+    if _is_calibration(format):
+        options = {"need_videos": True, **options}
     foreign = read_layout(format, source, **options)
     if on_finding is not None:
         for finding in foreign.findings:
@@ -131,7 +138,17 @@ def _reader(format: str) -> Read:
     for entry in entry_points(group=_GROUP):
         if entry.name == format:
             return entry.load()
+    if _is_calibration(format):
+        from recon4d.capture._calibrated import read_calibrated
+
+        return partial(read_calibrated, format)
     raise ConfigError(f"there is no capture format '{format}'; there are {list(formats())}")
+
+
+def _is_calibration(format: str) -> bool:
+    from recon4d.capture._calibrations import AUTO, calibration_formats
+
+    return format == AUTO or format in calibration_formats()
 
 
 def _place(video: Path | Part, target: Path, name: str) -> str:

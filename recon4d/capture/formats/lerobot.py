@@ -28,8 +28,10 @@ from typing import Any
 
 import numpy as np
 
+from recon4d.capture._calibrations import read_calibration
 from recon4d.capture._findings import Finding
 from recon4d.capture._part import Part
+from recon4d.capture._placing import ReadConfig
 from recon4d.capture.formats import Foreign
 from recon4d.errors import CalibrationError, CaptureError, MissingExtraError
 
@@ -41,13 +43,19 @@ _MOVING = ("wrist", "hand", "gripper", "ego", "head")
 
 
 def read(
-    source: Path, *, calibration: Path | None = None, episode: int = 0, cameras: Sequence[str] | None = None
+    source: Path,
+    *,
+    calibration: Path | None = None,
+    config: ReadConfig | None = None,
+    episode: int = 0,
+    cameras: Sequence[str] | None = None,
 ) -> Foreign:
     """Reads one episode.
 
     Args:
         source: The dataset's folder, the one that holds ``meta``.
-        calibration: A ``capture.json``, whose cameras need no videos.
+        calibration: In any form that ``read_calibration`` reads.
+        config: What the calibration leaves open.
         episode: Its index.
         cameras: Names of the cameras to take; None takes all that are calibrated, except for those that the robot
             carries by their names.
@@ -60,7 +68,8 @@ def read(
     info = _info(source)
     if calibration is None:
         raise CalibrationError("a LeRobot dataset does not say where its cameras stand; give --calibration FILE")
-    rig = _rig(calibration)
+    calibrated, report = read_calibration(calibration, config)
+    rig = calibrated.to_manifest()
     keys = _video_keys(info)
     chosen, findings = _choose(info, keys, [camera["name"] for camera in rig["cameras"]], cameras)
     take = _episode(source, info, episode)
@@ -77,7 +86,7 @@ def read(
         videos={camera: take.video(keys[camera]) for camera in chosen},
         timestamps=dict.fromkeys(chosen, take.times_s),
         files={"state.json": _state(name, info, take)},
-        findings=tuple(findings),
+        findings=(*findings, *report.findings),
     )
 
 
@@ -134,17 +143,6 @@ def _json(source: Path, file: str, advice: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise CaptureError(f"must hold a JSON object; it holds a {type(data).__name__}", file=file)
     return data
-
-
-def _rig(calibration: Path) -> dict[str, Any]:
-    """The fields of ``capture.json`` that a calibration gives; the numbers are checked when the capture is ingested."""
-    rig = _json(calibration.parent, calibration.name, "give the calibration's file")
-    cameras = rig.get("cameras")
-    if not isinstance(cameras, list) or not all(
-        isinstance(c, dict) and isinstance(c.get("name"), str) for c in cameras
-    ):
-        raise CalibrationError("'cameras' must be a list of objects with names", file=calibration.name)
-    return {**rig, "cameras": [{k: v for k, v in c.items() if k not in ("video", "timestamps")} for c in cameras]}
 
 
 def _video_keys(info: dict[str, Any]) -> dict[str, str]:

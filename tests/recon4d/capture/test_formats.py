@@ -180,7 +180,9 @@ def _orange_on(frame: np.ndarray, camera: Camera, height_m: float) -> np.ndarray
 def test_a_real_rig_read_wrongly_is_noticed(real: tuple[Path, Capture], tmp_path: Path, wrong: str) -> None:
     manifest = json.loads((real[0] / "capture.json").read_text())
     for camera in manifest["cameras"]:
-        camera["pose"][wrong] = {"axes": "opencv", "convention": "T_cam_world"}[wrong]
+        X_WC = np.linalg.inv(camera["pose"]["matrix"]) @ OPENGL_TO_OPENCV
+        declared = {"convention": "T_world_cam", "axes": "opengl", "matrix": X_WC.tolist()}
+        camera["pose"] = {**declared, wrong: {"axes": "opencv", "convention": "T_cam_world"}[wrong]}
     (tmp_path / "capture.json").write_text(json.dumps(manifest))
     found = [str(finding) for finding in check(tmp_path)]
     words = {"axes": "look away from each other", "convention": "lie below bench_plane"}[wrong]
