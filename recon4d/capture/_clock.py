@@ -9,6 +9,9 @@ import numpy as np
 
 from recon4d.capture._findings import Inspection
 
+_VARIABLE = 0.25
+"""Spread of the middle nine tenths of intervals, over the usual one, from which a rate is called variable."""
+
 
 def read_timestamps(folder: Path, file: str, camera: str, inspection: Inspection) -> np.ndarray:
     """[F] float64 seconds from a timestamp file, strictly increasing."""
@@ -85,7 +88,7 @@ def common_time(times: dict[str, np.ndarray], inspection: Inspection) -> tuple[f
 
 
 def check_rhythm(times: np.ndarray, camera: str, file: str, gap_factor: float, inspection: Inspection) -> None:
-    """Warns of gaps, and of intervals that hardly are seconds."""
+    """Warns of gaps, and of intervals that hardly are seconds; notes intervals that vary."""
     if len(times) < 3:
         return
     steps = np.diff(times)
@@ -94,6 +97,13 @@ def check_rhythm(times: np.ndarray, camera: str, file: str, gap_factor: float, i
         inspection.warn(
             f"frames are {usual:.4g} s apart, which is {1 / usual:.4g} frames a second",
             "check that the times are in seconds",
+            camera=camera,
+            file=file,
+        )
+    short, long = np.quantile(steps, [0.05, 0.95])
+    if long - short > _VARIABLE * usual:
+        inspection.note(
+            f"its frames are {short:.4f} to {long:.4f} s apart (variable rate); each keeps its own time",
             camera=camera,
             file=file,
         )

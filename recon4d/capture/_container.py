@@ -69,9 +69,9 @@ def choose_stream(container: av.container.InputContainer, video: Subject) -> av.
             "write the one that is meant to a file of its own if it is another",
         )
     stream = streams[0]
-    if stream.width * stream.height > MAX_PIXELS:
+    if not 0 < stream.width * stream.height <= MAX_PIXELS:  # Beyond the limit the size is read as 0.
         video.error(
-            f"claims pictures of {stream.width}x{stream.height}; at most {MAX_PIXELS} pixels are decoded",
+            f"holds no picture, or larger ones than the {MAX_PIXELS} pixels that are decoded",
             "it is damaged, or must be scaled down",
         )
     stream.codec_context.options = {"max_pixels": str(MAX_PIXELS)}

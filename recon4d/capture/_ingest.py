@@ -16,10 +16,11 @@ from recon4d.capture._calibration import Undistorter, check_rig
 from recon4d.capture._clock import check_rhythm, check_times, common_time, read_timestamps
 from recon4d.capture._container import announced_frames
 from recon4d.capture._findings import Finding, Inspection
+from recon4d.capture._likeness import bench_points, compare_looks, pixels_of
 from recon4d.capture._manifest import CameraEntry, Manifest, read_manifest
 from recon4d.capture._store import Spool, Stored, StoredClip, open_stored
 from recon4d.capture._video import decode
-from recon4d.capture._watch import PictureWatch, check_exposure
+from recon4d.capture._watch import Looks, PictureWatch
 from recon4d.errors import ConfigError, Stopped
 from recon4d.events import Finished, OnEvent, Progress, ShouldStop, Started, Warned, ignore, never
 from recon4d.types import Capture, Clip
@@ -150,6 +151,8 @@ class _Source:
     """From the timestamp file; None when the video's own times count."""
     frames: int
     """How many frames are to be expected; 0 when unknown."""
+    bench_px: np.ndarray
+    """[P, 2] float64, where the camera films points of the bench that all are asked for; NaN outside its picture."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +173,7 @@ def _survey(folder: Path, config: IngestConfig, inspection: Inspection) -> _Surv
     digest = hashlib.sha256(manifest.text)
     owners: dict[str, str] = {}
     sources: list[_Source] = []
+    points_w = bench_points(manifest)
     for entry in manifest.entries:
         with inspection.part():
             path = folder / entry.video
@@ -189,7 +193,9 @@ def _survey(folder: Path, config: IngestConfig, inspection: Inspection) -> _Surv
                     )
                 owners[content] = entry.name
             frames = len(times) if times is not None else announced_frames(path)
-            sources.append(_Source(entry=entry, path=path, times=times, frames=frames))
+            sources.append(
+                _Source(entry=entry, path=path, times=times, frames=frames, bench_px=pixels_of(points_w, entry))
+            )
     _warn_of_strays(manifest, inspection)
     return _Survey(manifest=manifest, sources=tuple(sources), input_hash=digest.hexdigest())
 
@@ -239,8 +245,7 @@ class _Decoded:
 
     times: np.ndarray
     """[F] float64, seconds on the original clock."""
-    brightness: float
-    """Mean level out of 255."""
+    looks: Looks
 
 
 def _decode_all(survey: _Survey, workdir: Path | None, inspection: Inspection, ticker: _Ticker) -> Stored:
@@ -263,15 +268,13 @@ def _decode_all(survey: _Survey, workdir: Path | None, inspection: Inspection, t
             clip = _decode_one(source, Inspection(remember), store)
             ticker.tick(last=True)
             shape = (len(clip.times), camera.height, camera.width, 3)
-            clips.append(
-                StoredClip(camera=camera.name, file=file, shape=shape, times=clip.times, brightness=clip.brightness)
-            )
+            clips.append(StoredClip(camera=camera.name, file=file, shape=shape, times=clip.times, looks=clip.looks))
         return spool.finish(survey.input_hash, clips, findings)
 
 
 def _decode_one(source: _Source, inspection: Inspection, take: Callable[[np.ndarray], None]) -> _Decoded:
     """Decodes a video to the end and hands every frame to ``take``."""
-    watch = PictureWatch()
+    watch = PictureWatch(source.bench_px)
     presented: list[float | None] = []
     entry = source.entry
     with closing(decode(source.path, inspection.about(entry.name, entry.video), entry.camera)) as frames:
@@ -280,8 +283,8 @@ def _decode_one(source: _Source, inspection: Inspection, take: Callable[[np.ndar
             watch.see(frame)
             take(frame)
     times = _times(source, presented, inspection)
-    watch.conclude(times, entry.name, entry.video, inspection)
-    return _Decoded(times=times, brightness=watch.brightness)
+    watch.conclude(times, inspection.about(entry.name, entry.video))
+    return _Decoded(times=times, looks=watch.looks)
 
 
 def _times(source: _Source, presented: list[float | None], inspection: Inspection) -> np.ndarray:
@@ -311,12 +314,12 @@ def _times(source: _Source, presented: list[float | None], inspection: Inspectio
 def _compare(
     survey: _Survey, clips: Mapping[str, _Decoded | StoredClip], config: IngestConfig, inspection: Inspection
 ) -> None:
-    """Warns of gaps, and of cameras that were exposed differently."""
+    """Looks at rhythms, and at how the cameras' pictures differ."""
     for source in survey.sources:
         name, file = source.entry.name, source.entry.timestamps or source.entry.video
         if name in clips:
             check_rhythm(clips[name].times, name, file, config.gap_factor, inspection)
-    check_exposure({name: clip.brightness for name, clip in clips.items()}, config.exposure_ratio, inspection)
+    compare_looks({name: clip.looks for name, clip in clips.items()}, config.exposure_ratio, inspection)
 
 
 def _assemble(survey: _Survey, stored: Stored, config: IngestConfig, inspection: Inspection) -> Capture:

@@ -48,6 +48,7 @@ A field that is not listed here is not an error, but a warning names it and what
 from __future__ import annotations
 
 import json
+import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,8 @@ _CAMERA = (
 )  # fmt: skip
 _DISTORTION = ("model", "coefficients")
 _POSE = ("convention", "axes", "matrix")
+_NAME_BYTES, _PATH_BYTES = 255, 1024
+"""What common file systems allow for a name, and what is enough for a path."""
 _OPENCV_COUNTS = (4, 5, 8, 12, 14)
 
 
@@ -185,7 +188,7 @@ def _read_camera(item: Any, index: int, folder: Path, inspection: Inspection, ba
     name = item.get("name") if isinstance(item, dict) and isinstance(item.get("name"), str) else None
     fields = Fields(item, where, _CAMERA, inspection, file=MANIFEST, camera=name)
     name = fields.text("name")
-    if not name.strip() or name in (".", "..") or any(c in "/\\" or ord(c) < 32 for c in name):
+    if not name.strip() or name in (".", "..") or not _is_text(name) or any(c in "/\\" or ord(c) < 32 for c in name):
         fields.refuse("name", f"must be a non-empty name without slashes; it is {name!r}")
     K = fields.matrix("K", (3, 3)).copy()
     if K[1, 0] or K[2, 0] or K[2, 1] or K[2, 2] != 1:
@@ -261,9 +264,27 @@ def _read_distortion(fields: Fields, camera: Camera) -> Distortion | None:
 def _inside(folder: Path, fields: Fields, key: str, value: str) -> str:
     """The path, refused unless it stays inside the capture folder: captures are uploaded by strangers too."""
     path = Path(value)
-    if not value or path.is_absolute() or ".." in path.parts or "\0" in value or (folder / path).is_dir():
-        fields.refuse(key, f"must be the path of a file inside the capture folder; it is {value!r}")
-    return value
+    short = _is_text(value) and len(value.encode()) <= _PATH_BYTES
+    short = short and all(len(part.encode()) <= _NAME_BYTES for part in path.parts)
+    if not short or not value or path.is_absolute() or ".." in path.parts or "\0" in value or (folder / path).is_dir():
+        fields.refuse(key, f"must be the path of a file inside the capture folder; it is {value[:300]!r}")
+    return _as_on_disk(folder, path)
+
+
+def _is_text(value: str) -> bool:
+    """JSON can hold halves of characters, which are no text and name no file."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
+
+
+def _as_on_disk(folder: Path, path: Path) -> str:
+    """The path with its file's name as the folder has it: accents may be characters of their own (NFD) or not (NFC)."""
+    place = (folder / path).parent
+    if place.is_dir() and not (folder / path).exists():
+        wanted = unicodedata.normalize("NFC", path.name)
+        for other in sorted(place.iterdir()):
+            if unicodedata.normalize("NFC", other.name) == wanted:
+                return path.with_name(other.name).as_posix()
+    return str(path)
 
 
 def _read_plane(top: Fields, inspection: Inspection) -> np.ndarray | None:

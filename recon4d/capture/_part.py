@@ -62,11 +62,14 @@ def _copy(part: Part, target: Path, video: Subject) -> None:
         assert base is not None  # Every stream of an opened container has one.
         first, last = (round(float(t) / base) for t in part.times_s[[0, -1]])
         margin = round(float(np.diff(part.times_s).min()) / 2 / base)
-        copied = sink.add_stream_from_template(stream)
+        # Opaque: the decoder may be of a library that encodes nothing, as AV1's is.
+        copied = sink.add_stream_from_template(stream, opaque=True)
         source.seek(first + margin, stream=stream)
         for packet in source.demux(stream):
+            if packet.size == 0:
+                continue  # It tells a decoder that the end is reached.
             if packet.pts is None or packet.dts is None:
-                continue
+                video.error("has packets without times", "write it as MP4")
             if packet.is_keyframe and packet.pts > last + margin:
                 return
             packet.pts, packet.dts = packet.pts - first, packet.dts - first

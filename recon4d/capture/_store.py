@@ -19,6 +19,7 @@ from typing import IO
 import numpy as np
 
 from recon4d.capture._findings import Finding
+from recon4d.capture._watch import Looks
 from recon4d.errors import OutputError
 
 _FOLDER = "frames"
@@ -36,8 +37,7 @@ class StoredClip:
     shape: tuple[int, int, int, int]
     times: np.ndarray
     """[F] float64, seconds on the original clock."""
-    brightness: float
-    """Mean level out of 255."""
+    looks: Looks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,13 @@ def open_stored(workdir: Path, input_hash: str) -> Stored | None:
     if (index.get("version"), index.get("input_hash")) != (_VERSION, input_hash):
         return None
     clips = tuple(
-        StoredClip(**{**c, "shape": tuple(c["shape"]), "times": np.array(c["times"], np.float64)})
+        StoredClip(
+            camera=c["camera"],
+            file=c["file"],
+            shape=tuple(c["shape"]),
+            times=np.array(c["times"], np.float64),
+            looks=Looks(**{**c["looks"], "bench": np.array(c["looks"]["bench"], np.float64).reshape(-1, 3)}),
+        )
         for c in index["clips"]
     )
     for clip in clips:
@@ -166,6 +172,9 @@ def _index(stored: Stored, input_hash: str) -> dict:
     return {
         "version": _VERSION,
         "input_hash": input_hash,
-        "clips": [{**asdict(c), "times": c.times.tolist()} for c in stored.clips],
+        "clips": [
+            {**vars(c), "times": c.times.tolist(), "looks": {**vars(c.looks), "bench": c.looks.bench.tolist()}}
+            for c in stored.clips
+        ],
         "findings": [asdict(f) for f in stored.findings],
     }

@@ -19,6 +19,9 @@ from recon4d.capture._findings import Finding, Inspection, Subject
 from recon4d.capture._upright import Upright
 from recon4d.types import Camera
 
+_MOST_SHOWN = 0.9
+"""Of the packets of a container that declares no count: some codecs have a few that show nothing."""
+
 
 def frames(
     video: Path | str, *, camera: str = "", on_finding: Callable[[Finding], None] | None = None
@@ -109,11 +112,19 @@ def _decoded(
         )
     if hidden:
         video.note(f"an edit list hides {hidden} of {packets} frames; the {count} that it shows are used")
-    if stream.frames and stream.frames - hidden != count:
+    _compare_counts(stream.frames, packets, hidden, count, video)
+
+
+def _compare_counts(declared: int, packets: int, hidden: int, count: int, video: Subject) -> None:
+    """Says when not all that the container holds decodes, or when it holds another number than it declares."""
+    held = packets - hidden
+    if count < (held if declared else _MOST_SHOWN * held):
         video.warn(
-            f"declares {stream.frames - hidden} frames and decodes to {count}",
-            "the ones that decode are used; check that none was lost when it was recorded or converted",
+            f"holds {held} frames, of which {count} decode",
+            "those are used; check that none was lost when it was recorded or converted",
         )
+    elif declared not in (0, packets):
+        video.note(f"its header declares {declared} frames; it holds {packets}, which are used")
 
 
 def _aspect(stream: av.video.stream.VideoStream) -> Fraction:

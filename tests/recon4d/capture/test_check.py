@@ -253,8 +253,9 @@ def warned(folder: Path) -> list[Finding]:
     assert not errors_of(found), [str(finding) for finding in found]
     events: list[Event] = []
     ingest(folder, on_event=events.append)
-    assert sorted(e.message for e in events if isinstance(e, Warned)) == sorted(str(f) for f in found)
-    return warnings_of(found)
+    warnings = warnings_of(found)
+    assert sorted(e.message for e in events if isinstance(e, Warned)) == sorted(str(f) for f in warnings)
+    return warnings
 
 
 def test_names_of_any_script(kit: SimpleNamespace, tmp_path: Path) -> None:
@@ -307,6 +308,15 @@ def test_one_dropped_frame_is_told_when_asked_for(kit: SimpleNamespace, tmp_path
     assert "1 gap in the video, the longest of 0.040 s after 0.160 s" in found.message
 
 
+def test_a_variable_rate_is_noted_not_warned_of(kit: SimpleNamespace, tmp_path: Path) -> None:
+    steady, uneven = np.arange(20) * 0.04, np.cumsum(np.tile([0.02, 0.05, 0.04, 0.05], 5))
+    folder = kit.make_capture(tmp_path, times_s=[steady, uneven, steady])
+    (found,) = check(folder)
+    assert (found.camera, found.severity) == ("cam1", "note")
+    assert "0.0200 to 0.0500 s apart (variable rate)" in found.message
+    assert ingest(folder).clip("cam1").times[:3] == pytest.approx(uneven[:3] - max(uneven[0], 0.0), abs=1e-6)
+
+
 def test_times_that_are_no_seconds(kit: SimpleNamespace, tmp_path: Path) -> None:
     def edit(manifest: Manifest) -> None:
         for camera in manifest["cameras"]:
@@ -323,11 +333,12 @@ def test_black_frozen_and_dark_videos(kit: SimpleNamespace, tmp_path: Path) -> N
     frozen[8:36] = frozen[7]
     videos = [kit.pictures(40) // 5, frozen, np.zeros((40, 48, 64, 3), np.uint8)]
     found = warned(kit.make_capture(tmp_path, times_s=[np.arange(40) * 0.04] * 3, videos=videos))
-    assert [f.camera for f in found] == ["cam1", "cam2", "cam2", None]
+    assert [f.camera for f in found] == ["cam1", "cam2", "cam2", "cam0", "cam1"]
     assert "stands still from 0.280 to 1.400 s: 29 equal frames" in found[0].message
     assert "black: its mean level is 0.0" in found[1].message
     assert "stands still" in found[2].message
-    assert "'cam0' has a mean level of 2" in found[3].message  # A fifth of 120, rounded down pixel by pixel.
+    assert "sees the bench 0.4" in found[3].message  # Between the two: the root of a fifth, rounded down by pixel.
+    assert "sees the bench 2.2" in found[4].message
 
 
 def test_cameras_at_one_place(kit: SimpleNamespace, tmp_path: Path) -> None:

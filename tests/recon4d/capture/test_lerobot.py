@@ -68,14 +68,18 @@ def table(columns: dict[str, Any]) -> Any:
     return pyarrow.table({name: [v.tolist() for v in np.asarray(values)] for name, values in columns.items()})
 
 
-def encode_h264(kit: SimpleNamespace, path: Path, pictures: np.ndarray, **options: str) -> Path:
+H264 = {"crf": "8", "g": "50", "bf": "2"}
+AV1 = {"crf": "30", "g": "2", "preset": "12"}
+
+
+def encode(path: Path, pictures: np.ndarray, codec: str = "libx264", **options: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    at = np.arange(len(pictures)) / FPS
     with av.open(str(path), "w") as container:
-        stream = container.add_stream("libx264", rate=FPS, options={"crf": "8", "g": "50", "bf": "2"} | options)
+        defaults = H264 if codec == "libx264" else AV1
+        stream = container.add_stream(codec, rate=FPS, options=defaults | options)
         stream.height, stream.width, stream.pix_fmt = *pictures.shape[1:3], "yuv420p"
-        for index in range(len(at)):
-            frame = av.VideoFrame.from_ndarray(pictures[index])
+        for index, picture in enumerate(pictures):
+            frame = av.VideoFrame.from_ndarray(picture)
             frame.pts = index
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
@@ -109,7 +113,7 @@ def write_v21(kit: SimpleNamespace, root: Path) -> Path:
         parquet.write_table(table(rows_of(episode)), root / f"data/chunk-000/episode_{episode:06d}.parquet")
         for camera, name in enumerate(CAMERAS):
             path = root / f"videos/chunk-000/observation.images.{name}/episode_{episode:06d}.mp4"
-            encode_h264(kit, path, pictures_of(kit, camera, episode))
+            encode(path, pictures_of(kit, camera, episode))
     return root
 
 
@@ -122,7 +126,7 @@ def join(parts: list[Path], target: Path) -> list[float]:
         for part, length in zip(parts, LENGTHS, strict=True):
             with av.open(str(part)) as source:
                 stream = source.streams.video[0]
-                copied = copied or sink.add_stream_from_template(stream)
+                copied = copied or sink.add_stream_from_template(stream, opaque=True)
                 starts.append(float(offset * stream.time_base))
                 for packet in source.demux(stream):
                     if packet.dts is not None:
@@ -132,7 +136,7 @@ def join(parts: list[Path], target: Path) -> list[float]:
     return starts
 
 
-def write_v30(kit: SimpleNamespace, root: Path, *, keyframes: bool = True) -> Path:
+def write_v30(kit: SimpleNamespace, root: Path, *, keyframes: bool = True, codec: str = "libx264") -> Path:
     """All episodes in one Parquet file and one video a camera; without ``keyframes`` episodes begin anywhere."""
     info = {
         "codebase_version": "v3.0",
@@ -170,10 +174,10 @@ def write_v30(kit: SimpleNamespace, root: Path, *, keyframes: bool = True) -> Pa
         target = root / f"videos/{key}/chunk-000/file-000.mp4"
         pictures = [pictures_of(kit, camera, episode) for episode in range(len(LENGTHS))]
         if keyframes:
-            parts = [encode_h264(kit, root / f"tmp/{e}.mp4", p) for e, p in enumerate(pictures)]
+            parts = [encode(root / f"tmp/{e}.mp4", p, codec) for e, p in enumerate(pictures)]
             starts = join(parts, target)
         else:
-            encode_h264(kit, target, np.concatenate(pictures), bf="0", **{"sc_threshold": "0"})
+            encode(target, np.concatenate(pictures), bf="0", **{"sc_threshold": "0"})
             starts = ((ends - LENGTHS) / FPS).tolist()
         episodes |= {f"videos/{key}/chunk_index": zeros, f"videos/{key}/file_index": zeros}
         episodes |= {f"videos/{key}/from_timestamp": starts}
@@ -213,7 +217,7 @@ def test_an_episode_becomes_a_capture(kit: SimpleNamespace, tmp_path: Path, writ
     assert check(folder) == ()
     capture = ingest(folder)
     assert [clip.camera.name for clip in capture.clips] == ["top", "left"]
-    alone = encode_h264(kit, tmp_path / "alone.mp4", pictures_of(kit, 1, episode))
+    alone = encode(tmp_path / "alone.mp4", pictures_of(kit, 1, episode))
     clip = capture.clip("left")
     assert np.array_equal(np.stack(list(clip.frames)), shown(alone))  # Bit for bit what was encoded.
     assert clip.times == pytest.approx(np.arange(LENGTHS[episode]) / FPS, abs=1e-6)
@@ -246,6 +250,15 @@ def test_an_episode_that_begins_between_keyframes_is_cut_exactly(kit: SimpleName
     (note, _) = check(folder)
     assert (note.severity, note.camera) == ("note", "top")
     assert "an edit list hides 12 of 18 frames; the 6 that it shows are used" in note.message
+
+
+def test_av1_as_the_writer_encodes_it(kit: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SVT_LOG", "1")
+    source = write_v30(kit, tmp_path / "data", codec="libsvtav1")
+    rig = write_rig(kit, tmp_path / "rig.json", "top", "left")
+    folder = import_capture("lerobot", source, tmp_path / "out", calibration=rig, episode=1)
+    whole = shown(source / "videos/observation.images.top/chunk-000/file-000.mp4")
+    assert np.array_equal(shown(folder / "top.mp4"), whole[5:12])
 
 
 def test_the_command_line(kit: SimpleNamespace, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,6 +77,7 @@ def capture_of(kit: SimpleNamespace, folder: Path, video: Path, width: int, heig
     """A capture whose camera cam1 is the given video, calibrated at the given size."""
 
     def edit(manifest: dict) -> None:
+        del manifest["bench_plane"]  # Colours are not the subject here.
         manifest["cameras"][1] |= {
             "video": video.name,
             "width": width,
