@@ -6,6 +6,7 @@ playlists that name other files; and a header is not believed where believing it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -30,6 +31,8 @@ _OPTIONS = {
     "protocol_whitelist": "file",
     "max_pixels": str(MAX_PIXELS),
 }
+_DURATION = re.compile(r"(\d{1,6}):(\d\d):(\d\d(?:\.\d+)?)\0*")
+"""How Matroska's writers tag a track's length: hours, minutes, seconds."""
 _BOXES = (b"moov", b"trak", b"mdia", b"minf", b"stbl")
 """On the way to an MP4's sample sizes (ISO/IEC 14496-12)."""
 
@@ -47,7 +50,7 @@ def open_video(path: Path, video: Subject) -> av.container.InputContainer:
         claimed = _claimed_samples(path)
         if claimed > size:
             video.error(f"claims {claimed} samples in {size} bytes", "it is damaged; copy or upload it again")
-        return av.open(f"file:{path}", options=_OPTIONS)
+        return av.open(f"file:{path}", options=_OPTIONS, metadata_errors="replace")
     except (FFmpegError, OSError) as error:
         video.error(
             f"is no video that can be opened ({error.strerror or error})",
@@ -58,10 +61,13 @@ def open_video(path: Path, video: Subject) -> av.container.InputContainer:
 def choose_stream(container: av.container.InputContainer, video: Subject) -> av.video.stream.VideoStream:
     """The first stream of moving pictures, with its decoder set up; cover pictures are no video."""
     cover = av.stream.Disposition.attached_pic
-    streams = [s for s in container.streams.video if not s.disposition & cover]
-    if not streams:
+    moving = [s for s in container.streams.video if not s.disposition & cover]
+    if not moving:
         kinds = sorted({s.type for s in container.streams}) or ["nothing"]
         video.error(f"holds no video stream; it holds {', '.join(kinds)}", "give the video file")
+    streams = [s for s in moving if s.codec_context is not None]
+    if not streams:
+        video.error("is in a codec that FFmpeg does not know here", "convert it to H.264, HEVC or AV1")
     if len(streams) > 1:
         sizes = ", ".join(f"{s.width}x{s.height}" for s in streams)
         video.warn(
@@ -89,9 +95,10 @@ def seconds(ticks: int, stream: av.video.stream.VideoStream) -> float:
 def promised_end(container: av.container.InputContainer, stream: av.video.stream.VideoStream) -> float | None:
     """Where the video should end, on the clock of its presentation times; None when nobody says."""
     start_s = 0.0 if stream.start_time is None else seconds(stream.start_time, stream)
-    if "DURATION" in stream.metadata:  # Matroska: hours:minutes:seconds, measured from zero.
-        hours, minutes, rest = stream.metadata["DURATION"].split(":")
-        return 3600 * int(hours) + 60 * int(minutes) + float(rest)
+    matroska = _DURATION.fullmatch(stream.metadata.get("DURATION", ""))  # Measured from zero.
+    if matroska is not None:
+        hours, minutes, rest = map(float, matroska.groups())
+        return 3600 * hours + 60 * minutes + rest
     if stream.duration is not None:
         return start_s + seconds(stream.duration, stream)
     if container.duration is not None and not container.streams.audio:
@@ -104,7 +111,7 @@ def announced_frames(path: Path) -> int:
     try:
         if not path.is_file() or _claimed_samples(path) > path.stat().st_size:
             return 0
-        with av.open(f"file:{path}", options=_OPTIONS) as container:
+        with av.open(f"file:{path}", options=_OPTIONS, metadata_errors="replace") as container:
             return int(container.streams.video[0].frames) if container.streams.video else 0
     except (FFmpegError, OSError):
         return 0

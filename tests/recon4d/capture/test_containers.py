@@ -251,6 +251,37 @@ def test_a_size_beyond_all_cameras_is_refused(kit: SimpleNamespace, tmp_path: Pa
         read(path)
 
 
+def test_an_unknown_codec_is_named(kit: SimpleNamespace, tmp_path: Path) -> None:
+    path = kit.encode(tmp_path / "v.avi", steps(2), codec="mjpeg", pix_fmt="yuvj420p")
+    path.write_bytes(path.read_bytes().replace(b"MJPG", b"QQQQ"))
+    with pytest.raises(CaptureError, match="codec that FFmpeg does not know"):
+        read(path)
+
+
+def test_bytes_that_were_changed_end_in_frames_or_a_refusal(kit: SimpleNamespace, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    h264 = {"codec": "libx264", "pix_fmt": "yuv420p"}
+    seeds = [
+        kit.encode(tmp_path / "a.mp4", steps(6), **h264),
+        kit.encode(tmp_path / "b.mkv", steps(6), **h264),
+        kit.encode(tmp_path / "c.avi", steps(6), codec="mjpeg", pix_fmt="yuvj420p"),
+        kit.encode(tmp_path / "d.ts", steps(6), **h264),
+    ]
+    refused = 0
+    for round_ in range(400):
+        seed = seeds[round_ % len(seeds)]
+        data = bytearray(seed.read_bytes())
+        for at in rng.integers(0, min(len(data), 3000), 8):
+            data[at : at + 4] = rng.choice([0, 0x7F, 0x80, 0xFF], 4).astype(np.uint8).tobytes()
+        path = tmp_path / f"changed{seed.suffix}"
+        path.write_bytes(data)
+        try:
+            read(path)
+        except CaptureError:
+            refused += 1
+    assert 0 < refused < 400
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [
