@@ -159,7 +159,7 @@ def test_output_that_cannot_be_written(run: Run, capture: Path, scene: Path, tmp
 
 
 def test_import_names_the_formats_there_are(run: Run, tmp_path: Path) -> None:
-    refused(run("import", "pusht-embodid", tmp_path), 2, "'pusht-embodid'", "['pusht-embodied']")
+    refused(run("import", "pusht-embodid", tmp_path), 2, "'pusht-embodid'", "'pusht-embodied'")
     refused(run("import", "pusht-embodied", tmp_path / "none", "--out", tmp_path / "out"), 3, "error:", "none")
 
 
