@@ -15,12 +15,16 @@ from recon4d.capture._calibrations import (
     read_calibration,
     write_calibration,
 )
+from recon4d.capture._config import IngestConfig
 from recon4d.capture._divide import Division, divide
+from recon4d.capture._examine import Examination, check, check_calibration, examine
+from recon4d.capture._facts import CameraFacts
 from recon4d.capture._findings import Finding
-from recon4d.capture._ingest import IngestConfig, check, check_calibration, ingest
+from recon4d.capture._ingest import ingest
 from recon4d.capture._placing import ReadConfig
 from recon4d.capture._report import CalibrationReport
 from recon4d.capture._rig import Distortion, Rig, RigCamera
+from recon4d.capture._sheet import contact_sheet
 from recon4d.capture._sources import Source, read_sources
 from recon4d.capture._statistics import statistics
 from recon4d.capture._video import frames
@@ -28,8 +32,10 @@ from recon4d.capture.formats import Foreign, formats, import_capture, read_layou
 
 __all__ = [
     "CalibrationReport",
+    "CameraFacts",
     "Distortion",
     "Division",
+    "Examination",
     "Finding",
     "Foreign",
     "IngestConfig",
@@ -41,7 +47,9 @@ __all__ = [
     "calibration_writers",
     "check",
     "check_calibration",
+    "contact_sheet",
     "divide",
+    "examine",
     "formats",
     "frames",
     "import_capture",

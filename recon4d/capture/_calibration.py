@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 import cv2
@@ -133,11 +135,11 @@ def _check_common_view(cameras: list[Camera], inspection: Inspection) -> None:
     """A rig whose cameras look away from each other is an error, a camera that shares no view a warning."""
     alone = _alone(cameras)
     if len(alone) == len(cameras) or _diverge(cameras):
-        other = [
-            label
-            for label, variant in _misreadings(cameras).items()
+        other = {
+            label: None
+            for label, variant in misreadings(cameras)
             if not (_diverge(variant) or len(_alone(variant)) == len(cameras))
-        ]
+        }
         inspection.error(
             "the cameras look away from each other: "
             + (
@@ -197,15 +199,24 @@ def _diverge(cameras: list[Camera]) -> bool:
     return bool(behind) and all(behind)
 
 
-def _misreadings(cameras: list[Camera]) -> dict[str, list[Camera]]:
-    """The rig under the readings of a pose that are most often confused with the declared one."""
+def misreadings(cameras: Sequence[Camera]) -> Iterator[tuple[str, list[Camera]]]:
+    """The rig as it would be, had its poses been declared wrongly; a name may come twice.
 
-    def moved(T_of: dict[str, np.ndarray]) -> list[Camera]:
-        return [Camera(name=c.name, width=c.width, height=c.height, K=c.K, T_cam_world=T_of[c.name]) for c in cameras]
-
-    flipped = moved({c.name: OPENGL_TO_OPENCV @ c.T_cam_world for c in cameras})
-    inverted = moved({c.name: c.T_world_cam for c in cameras})
-    return {"the other camera axes": flipped, "the other convention (T_cam_world, T_world_cam)": inverted}
+    What was declared is not known here: a matrix that was read as camera to world comes out differently under
+    OpenCV's and OpenGL's axes, so both are given.
+    """
+    axes, convention = "the other camera axes", "the other convention (T_cam_world, T_world_cam)"
+    both = "the other convention and the other camera axes"
+    flip = OPENGL_TO_OPENCV
+    changes: tuple[tuple[str, Callable[[Camera], np.ndarray]], ...] = (
+        (axes, lambda c: flip @ c.T_cam_world),
+        (convention, lambda c: c.T_world_cam),
+        (convention, lambda c: flip @ c.T_world_cam @ flip),
+        (both, lambda c: flip @ c.T_world_cam),
+        (both, lambda c: c.T_world_cam @ flip),
+    )
+    for name, change in changes:
+        yield name, [replace(c, T_cam_world=change(c)) for c in cameras]
 
 
 def _rig_size(cameras: list[Camera]) -> float:

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, NoReturn
+from typing import Literal, NoReturn, get_args
 
 from recon4d.errors import CalibrationError, CaptureError
+
+Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""The gravest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
     """One thing that is wrong with a capture, or that somebody should know about it."""
 
-    severity: Literal["error", "warning", "note"]
+    severity: Severity
     """An error stops the work, a warning wants a look, a note says what was done about something common."""
     message: str
     """What was found, with the value, and what is allowed."""
@@ -53,6 +57,8 @@ class Inspection:
 
     def __init__(self, on_finding: Callable[[Finding], None]) -> None:
         self._on_finding = on_finding
+        self.calibration_failed = False
+        """Whether an error about a camera's numbers was reported."""
 
     def report(self, finding: Finding) -> None:
         self._on_finding(finding)
@@ -72,6 +78,7 @@ class Inspection:
         file: str | None = None,
         calibration: bool = False,
     ) -> NoReturn:
+        self.calibration_failed |= calibration
         self._on_finding(
             Finding(severity="error", message=message, advice=advice, camera=camera, file=file, calibration=calibration)
         )

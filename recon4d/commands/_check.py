@@ -4,36 +4,135 @@ from __future__ import annotations
 
 import json as json_
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-from recon4d.errors import CaptureError
+from recon4d.commands._progress import Painter, stop_on_signal
+from recon4d.errors import CaptureError, OutputError
+
+if TYPE_CHECKING:
+    from recon4d.capture import Examination
+    from recon4d.reconstruct import Estimate
+
+_COLOURS = {"error": "red", "warning": "yellow", "note": "dim"}
+_PIPED_COLUMNS = 180
+"""Where there is no terminal, tables are made so wide that hardly a line is broken."""
 
 
-def check(capture: Annotated[Path, tyro.conf.Positional], /, *, json: bool = False) -> int:
-    """Say what is wrong with a capture, without training.
+def check(
+    capture: Annotated[Path, tyro.conf.Positional], /, *, json: bool = False, sheet: str = "", quiet: bool = False
+) -> int:
+    """Say what is wrong with a capture, without training, and draw a sheet to look at.
 
-    Every video is decoded to its end. Exit code 0 when it can be reconstructed (there may be warnings), else that
-    of a capture error.
+    Every video is decoded to its end. The sheet shows each camera at three times, with the bench's grid, the world's
+    axes and the other cameras: where the poses are right, the grid lies on the bench. Exit code 0 when the capture can
+    be reconstructed (there may be warnings), else that of a capture error.
 
     Args:
-        capture: capture folder.
-        json: print the findings as JSON lines.
+        capture: capture folder; it is only read.
+        json: print one JSON object instead of tables.
+        sheet: PNG to draw; CAPTURE.check.png beside the capture when left out, "none" for no sheet.
+        quiet: say nothing of the progress.
     """
-    from recon4d.capture import check as findings_of
+    from recon4d.capture import contact_sheet, examine
+    from recon4d.reconstruct import estimates
 
-    findings = findings_of(capture)
-    for finding in findings:
-        if json:
-            print(json_.dumps(asdict(finding)))
-        else:
-            where = ", ".join(part for part in (finding.camera and f"camera '{finding.camera}'", finding.file) if part)
-            advice = f"; {finding.advice}" if finding.advice else ""
-            print(f"{finding.severity}: {where + ': ' if where else ''}{finding.message}{advice}")
-    errors = sum(finding.severity == "error" for finding in findings)
-    if not json:
-        print(f"{capture}: {errors} errors, {len(findings) - errors} warnings", file=sys.stderr)
-    return CaptureError.exit_code if errors else 0
+    with stop_on_signal() as should_stop, Painter(quiet=quiet or json) as on_event:
+        examination = examine(capture, on_event=on_event, should_stop=should_stop)
+    expected = estimates(examination) if examination.usable else {}
+    place = _place(capture, sheet)
+    picture = None if place is None else contact_sheet(examination)
+    drawn = None if place is None or picture is None else _write(place, picture)
+    if json:
+        costs = {name: vars(cost) for name, cost in expected.items()}
+        report = {"capture": str(capture), **examination.to_json(), "estimates": costs, "sheet": drawn and str(drawn)}
+        print(json_.dumps(report))
+    else:
+        _show(examination, expected)
+        if drawn is not None:
+            print(f"sheet   {drawn}")
+        counts = ", ".join(f"{count} {kind}" for kind, count in examination.counts().items())
+        print(f"{capture}: {counts}", file=sys.stderr)
+    return 0 if examination.usable else CaptureError.exit_code
+
+
+def _place(capture: Path, sheet: str) -> Path | None:
+    if sheet == "none":
+        return None
+    folder = capture.resolve()
+    return Path(sheet) if sheet else folder.with_name(f"{folder.name}.check.png")
+
+
+def _write(place: Path, picture: Any) -> Path:  # A numpy array; numpy is not imported for the help alone.
+    import cv2
+
+    from recon4d.files import write_atomic
+
+    if place.suffix.lower() != ".png":
+        raise OutputError(f"the sheet '{place}' must be a .png file; correct --sheet, or write --sheet none")
+    done, data = cv2.imencode(".png", picture[..., ::-1])
+    assert done
+    write_atomic(place, data.tobytes())
+    return place
+
+
+def _show(examination: Examination, expected: dict[str, Estimate]) -> None:
+    """Tables of the findings and of the cameras, and what holds for all of them."""
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PIPED_COLUMNS)
+    if examination.findings:
+        console.print(_findings(examination))
+    if examination.cameras:
+        console.print(_cameras(examination))
+    if examination.common_s is not None:
+        start, end = examination.common_s
+        print(f"time    {start:.3f} to {end:.3f} s is covered by all cameras: {end - start:.3f} s")
+    if examination.poses:
+        print(f"poses   {examination.poses}")
+    if expected:
+        costs = "; ".join(
+            f"{name} {_minutes(cost.seconds)}, {cost.memory_mib / 1024:.1f} GiB" for name, cost in expected.items()
+        )
+        cores = next(iter(expected.values())).cores
+        print(f"cost    about {costs} (from runs on 2 cores, scaled to the {cores} of this machine)")
+
+
+def _findings(examination: Examination) -> Table:
+    table = Table(show_lines=False)
+    for name in ("severity", "camera", "finding", "what to do"):
+        table.add_column(name, overflow="fold")
+    for finding in examination.by_severity():
+        found = f"{finding.file}: {finding.message}" if finding.file else finding.message
+        cells = (finding.severity, finding.camera or "all", found, finding.advice)
+        table.add_row(*map(escape, cells), style=_COLOURS[finding.severity])
+    return table
+
+
+def _cameras(examination: Examination) -> Table:
+    table = Table()
+    for name in ("camera", "video"):
+        table.add_column(name, overflow="fold")
+    for name in ("pixels", "codec", "frames", "a second", "from, s", "to, s", "level of 255"):
+        table.add_column(name, justify="right")
+    for facts in examination.cameras:
+        numbers = (
+            ("d", facts.frames),
+            (".4g", facts.usual_hz),
+            (".3f", facts.first_s),
+            (".3f", facts.last_s),
+            (".0f", facts.brightness),
+        )
+        cells = ("–" if value is None else format(value, form) for form, value in numbers)
+        size = f"{facts.width}x{facts.height}"
+        table.add_row(escape(facts.camera), escape(facts.video), size, facts.codec or "–", *cells)
+    return table
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

@@ -11,7 +11,19 @@ The command line, batches and services all call this door and read its events.
 
 from recon4d.reconstruct._batch import BatchItem, batch, read_manifest
 from recon4d.reconstruct._config import ReconstructConfig
+from recon4d.reconstruct._estimate import Estimate, estimate, estimates
 from recon4d.reconstruct._reconstruct import Result, reconstruct
 from recon4d.train import Preset
 
-__all__ = ["BatchItem", "Preset", "ReconstructConfig", "Result", "batch", "read_manifest", "reconstruct"]
+__all__ = [
+    "BatchItem",
+    "Estimate",
+    "Preset",
+    "ReconstructConfig",
+    "Result",
+    "batch",
+    "estimate",
+    "estimates",
+    "read_manifest",
+    "reconstruct",
+]

@@ -52,24 +52,41 @@ export class Checking {
       this.result.replaceChildren(fault({ message: problem.detail ?? `The check was ${job.state}.`, hint: problem.hint }));
       return;
     }
-    const { findings, errors, warnings, contact } = job.result;
+    const { findings, errors, warnings, notes, poses, contact } = job.result;
+    const others = [warnings && counted(warnings, "warning"), notes && counted(notes, "note")].filter(Boolean).join(", ");
     const verdict = errors
       ? h("p", { class: "bad" }, `${counted(errors, "error")}: this cannot be reconstructed yet.`)
-      : h("p", { class: "good" }, warnings ? `It can be reconstructed; ${counted(warnings, "warning")}.` : "No findings: all is well.");
+      : h("p", { class: "good" }, others ? `It can be reconstructed; ${others}.` : "No findings: all is well.");
     const list = h("ul", { class: "findings" }, findings.map(finding));
     this.result.replaceChildren(verdict, list);
+    if (poses) this.result.append(h("p", { class: "soft" }, `Do the poses fit the pictures? ${capitalised(poses)}.`));
     if (!contact) return;
-    const sheet = h("img", { class: "sheet", alt: "A frame from each camera, from the middle of its video" });
-    showPicture(sheet, `/v1/jobs/${job.id}/files/${contact}`).then((shown) => shown && this.result.append(sheet));
+    const sheet = h("img", {
+      class: "sheet",
+      alt: "Each camera at three times, with the bench's grid, the world's axes and the other cameras drawn in",
+    });
+    const whole = h("a", { target: "_blank", title: "Show it in full size" }, sheet);
+    showPicture(sheet, `/v1/jobs/${job.id}/files/${contact}`).then((shown) => {
+      if (!shown) return;
+      whole.href = sheet.src;
+      this.result.append(whole);
+    });
   }
+}
+
+const SEVERITIES = { error: ["Error", "bad"], warning: ["Warning", "warn"], note: ["Note", "soft"] };
+
+function capitalised(text) {
+  return text[0].toUpperCase() + text.slice(1);
 }
 
 function finding({ severity, camera, file, message, advice }) {
   const where = [camera && `camera ${camera}`, file].filter(Boolean).join(", ");
+  const [label, look] = SEVERITIES[severity];
   return h(
     "li",
-    { class: severity === "error" ? "bad" : "warn" },
-    h("b", {}, `${severity === "error" ? "Error" : "Warning"}${where ? `, ${where}` : ""}: `),
+    { class: look },
+    h("b", {}, `${label}${where ? `, ${where}` : ""}: `),
     message,
     advice && h("span", { class: "soft" }, ` ${advice}`),
   );

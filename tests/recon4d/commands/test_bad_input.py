@@ -24,6 +24,16 @@ def refused(ran: Any, code: int, *words: str) -> None:
     assert [word for word in words if word not in " ".join(said.split())] == [], said
 
 
+def named(ran: Any, *words: str) -> None:
+    """``check --json`` refused the capture with one error that says all words."""
+    assert ran.code == 3, ran.out + ran.err
+    (report,) = ran.lines
+    (error,) = (finding for finding in report["findings"] if finding["severity"] == "error")
+    said = f"camera '{error['camera']}', {error['file']}: {error['message']}; {error['advice']}"
+    assert [word for word in words if word not in said] == [], said
+    assert (report["usable"], report["errors"], report["estimates"]) == (False, 1, {})
+
+
 @dataclass(frozen=True)
 class Fault:
     """What is done to a sound capture, and what must be said of it."""
@@ -92,7 +102,8 @@ def test_a_bad_capture_is_refused_by_check_and_by_reconstruct(
         (broken / "capture.json").write_text(json.dumps(manifest))
     else:
         (broken / "capture.json").unlink()
-    refused(run("check", broken), 3, "error:", *fault.words)
+    named(run("check", broken, "--json"), *fault.words)
+    refused(run("check", broken), 3, "error")
     refused(run("reconstruct", broken, "--out", tmp_path / "out"), 3, "error:", *fault.words)
     assert not (tmp_path / "out" / "scene.json").exists()
 
@@ -100,7 +111,7 @@ def test_a_bad_capture_is_refused_by_check_and_by_reconstruct(
 def test_a_missing_folder_and_an_empty_one(run: Run, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name in ("none", "empty"):
-        refused(run("check", tmp_path / name), 3, "error:", name)
+        named(run("check", tmp_path / name, "--json"), name)
         refused(run("reconstruct", tmp_path / name, "--out", tmp_path / "out"), 3, "error:", name)
 
 

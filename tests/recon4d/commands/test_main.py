@@ -24,7 +24,8 @@ OPTIONS = {
         *("--quiet", "--json", "fast", "balanced", "quality"),
     ),
     "import": ("--out", "pusht-embodied"),
-    "check": ("--json",),
+    "check": ("--json", "--sheet", "--quiet"),
+    "convert-calibration": ("--help",),
     "view": ("--port", "--open"),
     "render": ("--out", "--kind", "--camera", "--time-s", "--device", "--quiet", "orbit", "frozen", "depth"),
     "export": ("--format", "--time-s", "--fps", "ply-sequence"),
@@ -56,7 +57,7 @@ def test_the_version_is_printed(run: Run) -> None:
 def test_a_process_ends_with_the_exit_code(process: Run, tmp_path: Path) -> None:
     ran = process("check", tmp_path / "none")
     assert ran.code == 3
-    assert "error:" in ran.out
+    assert "there is no folder" in ran.out
     assert "Traceback" not in ran.err
     assert process("--version").out == f"recon4d {__version__}\n"
 
@@ -92,22 +93,50 @@ def test_progress_goes_to_stderr(run: Run, capture: Path, scene: Path, tmp_path:
     assert load(out).config["fit"]["joint"]["steps"] == 100
 
 
-def test_check_of_a_sound_capture_finds_nothing(run: Run, capture: Path) -> None:
-    ran = run("check", capture)
-    assert (ran.code, ran.out) == (0, "")
-    assert "0 errors, 0 warnings" in ran.err
-    assert run("check", capture, "--json").lines == []
+def test_check_of_a_sound_capture_finds_nothing(run: Run, capture: Path, tmp_path: Path) -> None:
+    ran = run("check", capture, "--sheet", tmp_path / "look.png")
+    assert ran.code == 0
+    assert "severity" not in ran.out
+    assert "0.012 to 1.250 s is covered by all cameras: 1.238 s" in ran.out
+    assert all(name in ran.out for name in ("c0.mp4", "c3.mp4", "h264 yuv420p", "fast ", "balanced ", "quality "))
+    assert f"sheet   {tmp_path / 'look.png'}" in ran.out
+    assert (tmp_path / "look.png").read_bytes().startswith(b"\x89PNG")
+    assert "0 errors, 0 warnings, 0 notes" in ran.err
+    assert "check: 48 %" in ran.err
+
+
+def test_check_as_json_is_one_object(run: Run, capture: Path) -> None:
+    (report,) = run("check", capture, "--json").lines
+    assert (report["usable"], report["errors"], report["findings"]) == (True, 0, [])
+    assert report["common_s"] == pytest.approx([0.012, 1.25])
+    assert [camera["frames"] for camera in report["cameras"]] == [26] * 4
+    costs = report["estimates"]
+    assert 0 < costs["fast"]["seconds"] < costs["balanced"]["seconds"] < costs["quality"]["seconds"]
+    sheet = capture.with_name(f"{capture.name}.check.png")  # Beside the capture, which is only read.
+    assert report["sheet"] == str(sheet)
+    assert sheet.exists()
+    sheet.unlink()
+    (report,) = run("check", capture, "--json", "--sheet", "none").lines
+    assert report["sheet"] is None
+    assert not sheet.exists()
+
+
+def test_a_sheet_that_cannot_be_written(run: Run, capture: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for place, words in ((tmp_path / "file" / "look.png", "File exists"), (tmp_path / "look.gif", "a .png file")):
+        ran = run("check", capture, "--sheet", place)
+        assert ran.code == 5
+        assert words in ran.err
 
 
 def test_an_unknown_field_is_a_warning(run: Run, broken: Path) -> None:
     manifest = json.loads((broken / "capture.json").read_text())
     (broken / "capture.json").write_text(json.dumps(manifest | {"colour": "blue"}))
-    ran = run("check", broken)
+    ran = run("check", broken, "--sheet", "none")
     assert ran.code == 0
-    assert "warning:" in ran.out
-    assert "colour" in ran.out
-    (finding,) = run("check", broken, "--json").lines
-    assert finding["severity"] == "warning"
+    assert all(word in ran.out for word in ("severity", "what to do", "warning", "colour"))
+    (report,) = run("check", broken, "--json", "--sheet", "none").lines
+    assert [finding["severity"] for finding in report["findings"]] == ["warning"]
 
 
 def test_a_picture_and_a_film_are_drawn(run: Run, scene: Path, tmp_path: Path) -> None:
