@@ -18,6 +18,7 @@ from recon4d.capture._readings import UNITS, Score, choose, rank, rotation_error
 from recon4d.capture._report import CalibrationReport
 from recon4d.capture._rig import Rig, RigCamera
 from recon4d.capture._untrusted import Untrusted
+from recon4d.capture._values import LARGEST
 from recon4d.errors import CalibrationError, CaptureError, ConfigError, OutputError
 from recon4d.types import Camera
 
@@ -245,8 +246,15 @@ def _check(found: Found) -> None:
             raise CalibrationError(f"a camera's name must be non-empty and without slashes; it is {camera.name!r}")
         if names.count(camera.name) > 1:
             raise CalibrationError(f"{names.count(camera.name)} cameras have this name", camera=camera.name)
-        if not np.isfinite(camera.matrix).all():
-            raise CalibrationError("the pose is not finite", camera=camera.name)
+        numbers = {"pose": camera.matrix, "camera matrix": camera.K}
+        numbers["distortion"] = None if camera.distortion is None else camera.distortion.coefficients
+        for what, array in numbers.items():
+            if array is not None and not (np.abs(array) < LARGEST).all():
+                raise CalibrationError(
+                    f"the {what} {array.tolist()} holds numbers beyond all reason", camera=camera.name
+                )
+    if found.plane is not None and not (np.abs(found.plane) < LARGEST).all():
+        raise CalibrationError(f"the plane {found.plane.tolist()} holds numbers beyond all reason")
 
 
 def _sized(camera: FoundCamera, config: ReadConfig, sizes: Mapping[str, tuple[int, int]]) -> FoundCamera:

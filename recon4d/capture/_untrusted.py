@@ -20,11 +20,14 @@ import yaml
 
 from recon4d.errors import CaptureError
 
-_LIMIT_MIB = {"json": 64, "xml": 16, "toml": 1, "yaml": 1}
+_LIMIT_MIB = {"json": 64, "xml": 16, "toml": 1, "yaml": 0.5}
 """A rig of a hundred cameras is a tenth of a MiB; the parsers of TOML and YAML are slow."""
 _PARSED = {".json": "json", ".toml": "toml", ".yml": "yaml", ".yaml": "yaml", ".xml": "xml"}
 _MOST_FILES = 256
 _DEEPEST = 64
+_INDENTED = re.compile(rf"^ {{{4 * _DEEPEST}}}", re.MULTILINE)
+_DOTTED = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{_DEEPEST}}}")
+"""Keys such as a.a.a, for which the parser takes time with the square of their length."""
 _NPY_HEADER = re.compile(
     rb"\{'descr': '([<>][fiu]\d{1,2})', 'fortran_order': (True|False), "
     rb"'shape': \((\d{1,18}(?:, ?\d{1,18})*),?\), \} *\n"
@@ -83,7 +86,7 @@ def parse(path: Path) -> dict[str, Any] | list[Any]:
         kind = suffix or "toml"
     text = _text(path, kind)
     try:
-        data = {"json": json.loads, "toml": tomllib.loads, "yaml": _yaml, "xml": _xml}[kind](text)
+        data = {"json": json.loads, "toml": _toml, "yaml": _yaml, "xml": _xml}[kind](text)
     except RecursionError:
         raise CaptureError(f"is nested too deeply to be {kind.upper()} of a calibration", file=path.name) from None
     except (ValueError, yaml.YAMLError, expat.ExpatError) as error:
@@ -143,17 +146,24 @@ def reading(path: Path):
 
 
 def _text(path: Path, kind: str) -> str:
-    limit = _LIMIT_MIB[kind] * 2**20
     with reading(path) as file:
-        data = file.read(limit + 1)
-    if len(data) > limit:
+        size = file.seek(0, 2)
+        file.seek(0)
+        data = file.read(size) if size <= _LIMIT_MIB[kind] * 2**20 else None
+    if data is None:
         raise CaptureError(
-            f"is larger than {_LIMIT_MIB[kind]} MiB, too large for a calibration in {kind.upper()}", file=path.name
+            f"is larger than {_LIMIT_MIB[kind]:g} MiB, too large for a calibration in {kind.upper()}", file=path.name
         )
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CaptureError(f"is not UTF-8: byte {error.start} cannot be decoded", file=path.name) from error
+
+
+def _toml(text: str) -> Any:
+    if _DOTTED.search(text):
+        raise RecursionError
+    return tomllib.loads(text)
 
 
 class _Loader(yaml.BaseLoader):
@@ -166,12 +176,24 @@ class _Loader(yaml.BaseLoader):
 
 
 def _yaml(text: str) -> Any:
+    # The parser is slow with deep content: it is refused before.
+    if _INDENTED.search(text) or _brackets(text) > _DEEPEST:
+        raise RecursionError
     # OpenCV's FileStorage writes the directive with a colon, which is no YAML.
     text = re.sub(r"\A%YAML[: ]1\.\d\s*\n", "", text)
     try:
         return yaml.load(text, _Loader)
     except TypeError as error:  # A mapping as a key.
         raise yaml.YAMLError(str(error)) from error
+
+
+def _brackets(text: str) -> int:
+    """How deep brackets are nested; those in quotes count as well."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[][{}]", text):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _xml(text: str) -> Any:

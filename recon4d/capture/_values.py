@@ -16,6 +16,8 @@ from recon4d.errors import CalibrationError
 OPENCV_COUNTS = (4, 5, 8, 12, 14)
 _LARGEST_SIDE = 65535
 _MOST_NUMBERS = 4096
+LARGEST = 1e9
+"""Of any number of a camera: what is squared and multiplied stays finite."""
 
 
 class Values:
@@ -29,15 +31,15 @@ class Values:
         raise CalibrationError(message, camera=self.camera, file=self.file)
 
     def number(self, value: Any, what: str) -> float:
-        """A finite float."""
+        """A float within reason."""
         try:
             if isinstance(value, bool) or not isinstance(value, int | float | str):
                 raise ValueError
             number = float(value)
         except (ValueError, OverflowError):
             self.refuse(f"'{what}' must be a number; it is {show(value)}")
-        if not np.isfinite(number):
-            self.refuse(f"'{what}' must be finite; it is {show(value)}")
+        if not abs(number) < LARGEST:
+            self.refuse(f"'{what}' must be finite and below {LARGEST:g}; it is {show(value)}")
         return number
 
     def side(self, value: Any, what: str) -> int:

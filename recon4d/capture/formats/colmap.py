@@ -17,7 +17,7 @@ from recon4d.capture._findings import Finding
 from recon4d.capture._found import W2C_OPENCV, CalibrationFormat, Found, FoundCamera, Seen
 from recon4d.capture._rig import Distortion, Rig, RigCamera
 from recon4d.capture._untrusted import Untrusted
-from recon4d.capture._values import Values, lens
+from recon4d.capture._values import LARGEST, Values, lens
 from recon4d.capture.formats._colmap_files import MODELS, Lens, Model, read_model
 from recon4d.capture.formats._frames import cameras_of, still_pose
 from recon4d.errors import CalibrationError, CaptureError
@@ -141,7 +141,7 @@ def _read(source: Untrusted) -> Found:
         known = [k for k, point in enumerate(picture.points) if int(point) in model.points]
         if known:
             points = np.stack([model.points[int(picture.points[k])] for k in known])
-            if np.isfinite(points).all() and np.isfinite(picture.pixels[known]).all():
+            if (np.abs(points) < LARGEST).all() and (np.abs(picture.pixels[known]) < LARGEST).all():
                 seen.append(Seen(camera=name, pixels=picture.pixels[known], points=points))
     return Found(
         cameras=tuple(cameras),
@@ -185,8 +185,9 @@ def _matrix(model: Model, index: int) -> np.ndarray:
     picture = model.pictures[index]
     values = Values("images", picture.name)
     pose = np.concatenate([picture.quat, picture.translation])
-    norm = float(np.linalg.norm(picture.quat))
-    if not np.isfinite(pose).all() or not 0.5 < norm < 2:
+    within = bool((np.abs(pose) < LARGEST).all())
+    norm = float(np.linalg.norm(picture.quat)) if within else 0.0
+    if not 0.5 < norm < 2:
         values.refuse(f"the pose {pose.tolist()} is no quaternion (wxyz) and translation")
     w, x, y, z = picture.quat / norm
     matrix = np.eye(4)
