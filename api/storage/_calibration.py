@@ -191,7 +191,8 @@ def _read_foreign(body: dict[str, Any], format: str | None) -> Foreign:
         422,
         "bad-calibration",
         f"the body is no calibration in a known format: {'; '.join(reasons)}",
-        hint="send the content of capture.json, or an object with each JSON file of the layout by its path",
+        hint="send the content of capture.json, or an object with each JSON file of the layout by its path; other"
+        " forms, and what needs an option, are turned to capture.json by `recon4d convert-calibration`",
     )
 
 

@@ -44,6 +44,10 @@ def found_in(data: Any, folder: Path, file: str) -> Found:
         findings.append(finding)
 
     manifest = parse_manifest(folder, b"", data, Inspection(keep), bare=True)
+    timed = [e.name for e in manifest.entries if e.timestamps or e.time_offset_s or e.time_scale != 1]
+    if timed:
+        message = f"timestamps, time_offset_s and time_scale of {timed} are no calibration, and are left out"
+        findings.append(Finding(severity="warning", message=message, file=file))
     # Conventions may differ from camera to camera: the commonest is called the file's.
     declared = [_DECLARED[(item["pose"]["convention"], item["pose"]["axes"])] for item in data["cameras"]]
     reading = Counter(declared).most_common(1)[0][0]

@@ -31,7 +31,7 @@ from api.storage import (
     sweep,
 )
 from api.tables import Answer, Job, Upload
-from tests import worlds
+from tests import calibrations, worlds
 
 
 @pytest.fixture
@@ -193,6 +193,41 @@ def test_another_layout_brings_its_own_times(database: Database, settings: Setti
     ]
     with refused(422, "bad-calibration"):
         set_calibration(database, settings, capture, json.dumps(files).encode(), "nerf")
+
+
+@pytest.mark.parametrize("name", ["transforms", "by-hand", "opencv-json", "x-wc"])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_forms_that_are_json_are_read(
+    name: str, wrong: bool, database: Database, settings: Settings, capture: str, tmp_path: Path
+) -> None:
+    """Also those whose poses are written in another convention than the form's; that is told by a warning."""
+    kind, truth = calibrations.KINDS[name], calibrations.rig("none")
+    reading = "w2c-opengl" if wrong else kind.documented or "w2c-opencv"
+    folder = tmp_path / "form"
+    folder.mkdir()
+    kind.write(folder, truth, reading, 1.0)
+    files = {path.name: json.loads(path.read_text()) for path in sorted(folder.iterdir())}
+    body = files["transforms.json"] if name == "transforms" else files
+    found = set_calibration(database, settings, capture, json.dumps(body).encode())
+    assert found.cameras == calibration(database, capture).cameras
+    assert set(found.cameras) == {t.name for t in truth}
+    for t in truth:
+        assert found.cameras[t.name]["pose"]["convention"] == "T_cam_world"
+        assert found.cameras[t.name]["pose"]["matrix"][2] == pytest.approx(t.T_cam_world[2])
+    said = any("not what the format documents" in warning["message"] for warning in found.warnings)
+    assert said == (wrong and kind.documented is not None)
+    assert any("scale is arbitrary" in warning["message"] for warning in found.warnings) == (not kind.metric)
+
+
+def test_a_form_that_is_unclear_is_refused(
+    database: Database, settings: Settings, capture: str, tmp_path: Path
+) -> None:
+    calibrations.by_hand(tmp_path, calibrations.rig("none")[:2], "w2c-opencv", 1.0)
+    body = json.dumps({"rig.json": json.loads((tmp_path / "rig.json").read_text())}).encode()
+    with refused(422, "bad-calibration") as problem:
+        set_calibration(database, settings, capture, body)
+    assert "--reading" in str(problem.value.detail)
+    assert "convert-calibration" in str(problem.value.hint)
 
 
 def test_an_upload_whose_capture_went_is_gone(database: Database, settings: Settings, capture: str) -> None:
