@@ -50,6 +50,11 @@ def calibration_formats() -> dict[str, str]:
     return {name: _format(name).title for name in _READERS}
 
 
+def is_calibration(format: str) -> bool:
+    """Whether a name is a calibration format's, or asks to find one out."""
+    return format == AUTO or format in _READERS
+
+
 def calibration_writers() -> tuple[str, ...]:
     """Names of the formats that ``write_calibration`` writes."""
     return tuple(_WRITERS)
@@ -234,8 +239,10 @@ def _recognised(source: Untrusted) -> str:
 
 def _check(found: Found) -> None:
     """What every reader's result must hold, whatever the file said."""
-    if not found.cameras:
-        raise CaptureError("the calibration names no camera")
+    if len(found.cameras) < 2:
+        raise CaptureError(
+            f"the calibration names {len(found.cameras)} cameras; at least 2 are needed to place anything in space"
+        )
     if len(found.cameras) > _MOST_CAMERAS:
         raise CaptureError(
             f"the calibration names {len(found.cameras)} cameras; a rig of at most {_MOST_CAMERAS} fixed ones is meant"

@@ -104,7 +104,7 @@ def _aimed(place: np.ndarray, R: np.ndarray, centres: np.ndarray) -> tuple[float
     distance = np.linalg.norm(towards, axis=1)
     towards = towards / np.maximum(distance, 1e-12)[:, None]
     aim = np.where(distance > 1e-9, _angle(np.einsum("ni,ni->n", R[:, 2], towards)), np.pi / 2)
-    apart = float(_angle(towards @ towards.T).max())
+    apart = float(_angle((towards @ towards.T).min()))
     narrow = max(np.log(_APART_RAD / max(apart, 1e-9)), 0.0) / np.log(_APART_FACTOR)
     # Per solid angle; a Gaussian of sigma has 1 / (2 pi sigma^2) in its middle, and a random direction 1 / (4 pi).
     nats = np.log(_mixture(aim, _AIMED, lambda sigma: 2 / sigma**2)).sum() - min(narrow**2, _MOST_NATS)

@@ -239,7 +239,7 @@ def _undecided(close: list[Score]) -> CalibrationError:
     if len(readings) > 1:
         flags.append("--reading " + "|".join(readings))
     if len(units) > 1:
-        flags.append("--units " + "|".join(units))
+        flags.append("--units " + "|".join(units) + " (or --scale)")
     return CalibrationError(
         f"the numbers allow several readings, and nothing tells which is meant; give {' and '.join(flags)}\n"
         + table(close)

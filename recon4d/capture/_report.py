@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,13 +38,19 @@ class CalibrationReport:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """The same as plain values; an error in pixels is null where points lie behind the cameras."""
         return {
             "format": self.format,
             "file": self.file,
             "reading": str(self.reading),
             "units": self.units,
             "metres_per_unit": self.metres_per_unit,
-            "scores": [{**vars(score), "reading": str(score.reading)} for score in self.scores],
+            "scores": [_plain(score) for score in self.scores],
             "findings": [vars(finding) for finding in self.findings],
         }
+
+
+def _plain(score: Score) -> dict[str, Any]:
+    error_px = score.point_error_px
+    finite = error_px if error_px is not None and math.isfinite(error_px) else None
+    return {**vars(score), "reading": str(score.reading), "point_error_px": finite}

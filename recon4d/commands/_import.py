@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +131,7 @@ def convert_calibration(
     to: str = "calibration",
     format: str = "auto",
     options: Annotated[CalibrationOptions, tyro.conf.arg(name="")] = CalibrationOptions(),
+    json: bool = False,
 ) -> int:
     """Read a calibration in any known form, say how it was read, and write it in another.
 
@@ -139,12 +141,14 @@ def convert_calibration(
         to: calibration, colmap, colmap-text or nerfstudio.
         format: form of the source; found out by content when left out.
         options: what the calibration leaves open.
+        json: print how it was read as JSON.
     """
     from recon4d.capture import read_calibration, write_calibration
 
     rig, report = read_calibration(source, options.config(), format=format)
     print(report, file=sys.stderr)
-    print(f"{to} {write_calibration(rig, out, to)}")
+    written = write_calibration(rig, out, to)
+    print(json_.dumps(report.to_json()) if json else f"{to} {written}")
     return 0
 
 

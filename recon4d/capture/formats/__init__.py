@@ -20,6 +20,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from recon4d.capture._calibrations import calibration_formats, is_calibration
 from recon4d.capture._findings import Finding
 from recon4d.capture._part import Part, cut
 from recon4d.errors import CaptureError, ConfigError, OutputError
@@ -51,8 +52,6 @@ Read = Callable[..., Foreign]
 
 def formats() -> tuple[str, ...]:
     """Names of the layouts that can be imported."""
-    from recon4d.capture._calibrations import calibration_formats  # Which takes its formats from here.
-
     offered = (entry.name for entry in entry_points(group=_GROUP))
     return tuple(sorted({*_BUILTIN, *calibration_formats(), *offered}))
 
@@ -86,7 +85,7 @@ def import_capture(
     """
     source = Path(source)
     target = Path(source.resolve().name) if target is None else Path(target)
-    if _is_calibration(format):
+    if is_calibration(format):
         options = {"need_videos": True, **options}
     foreign = read_layout(format, source, **options)
     if on_finding is not None:
@@ -138,17 +137,11 @@ def _reader(format: str) -> Read:
     for entry in entry_points(group=_GROUP):
         if entry.name == format:
             return entry.load()
-    if _is_calibration(format):
+    if is_calibration(format):
         from recon4d.capture._calibrated import read_calibrated
 
         return partial(read_calibrated, format)
     raise ConfigError(f"there is no capture format '{format}'; there are {list(formats())}")
-
-
-def _is_calibration(format: str) -> bool:
-    from recon4d.capture._calibrations import AUTO, calibration_formats
-
-    return format == AUTO or format in calibration_formats()
 
 
 def _place(video: Path | Part, target: Path, name: str) -> str:

@@ -110,7 +110,7 @@ def spoiled_json(value: Any, chance: random.Random) -> Any:
 
 @pytest.mark.parametrize("name", KINDS)
 def test_damaged_files_are_read_or_refused(name: str, tmp_path: Path) -> None:
-    fuzz(name, tmp_path, rounds=12, seed=0)
+    fuzz(name, tmp_path, rounds=8, seed=0)
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ DEEP = {
     "block.yml": b"".join(b" " * k + b"a:\n" for k in range(600)),
     "keys.toml": b"matrix" + b".a" * 20_000 + b" = 1\n",
     "list.toml": b"a = " + b"[" * 50_000,
-    "tables.toml": b"".join(b"[a" + b".a" * (k % 50) + b".b%d]\n" % k for k in range(3000)),
+    "tables.toml": b"".join(b"[a" + b".a" * (k % 50) + b".b%d]\n" % k for k in range(800)),
     "elements.xml": b"<opencv_storage>" + b"<a>" * 100_000,
     "aliases.yml": b"a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\n",
     "entities.xml": b'<!DOCTYPE z [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><opencv_storage><K>&b;</K></opencv_storage>',
@@ -158,7 +158,7 @@ DEEP = {
     "latin.json": b'{"frames": "\xe9"}',
     "nothing.json": b"",
     "spaces.yml": b" " * 500_000,
-    "commas.json": b'{"frames": [' + b"{}," * 100_000 + b"{}]}",
+    "commas.json": b'{"frames": [' + b"{}," * 10_000 + b"{}]}",
 }
 
 

@@ -22,6 +22,7 @@ from recon4d.capture import (
     write_calibration,
 )
 from recon4d.errors import CalibrationError, CaptureError, ConfigError, OutputError
+from recon4d.geometry import look_at
 from recon4d.types import Camera
 from tests.calibrations import KINDS, Truth, colmap_text, easymocap, rig, transforms
 
@@ -106,7 +107,7 @@ def test_what_nothing_tells_apart_asks_for_a_flag(tmp_path: Path) -> None:
     assert str(report.reading) == "c2w-opengl"
     near = [Truth(**{**vars(t), "T_cam_world": shrunk(t.T_cam_world)}) for t in rig()]
     source = KINDS["anipose"].write(tmp_path, near, "w2c-opencv", 1.0)
-    with pytest.raises(CalibrationError, match=r"give --units m\|mm"):
+    with pytest.raises(CalibrationError, match=r"give --units m\|mm \(or --scale\)"):
         read_calibration(source)
     got, _ = read_calibration(source, ReadConfig(units="m"))
     assert_same(got, near)
@@ -117,6 +118,45 @@ def shrunk(pose: np.ndarray) -> np.ndarray:
     pose = pose.copy()
     pose[:3, 3] *= 13.5
     return pose
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_random_rigs_are_never_misread_in_silence(count: int, tmp_path: Path) -> None:
+    """What a form documents is taken where it is true; where it is not, it is corrected, refused, or doubted aloud."""
+    chance, taken, corrected, refused = np.random.default_rng(count), 0, 0, []
+    for trial in range(16):
+        truth = random_rig(chance, count)
+        for reading in ("w2c-opencv", "c2w-opencv", "c2w-opengl", "w2c-opencv-transposed"):
+            folder = tmp_path / f"{trial}-{reading}"
+            folder.mkdir()
+            source = KINDS["colmap-text"].write(folder, truth, reading, 1.0)
+            try:
+                got, report = read_calibration(source)
+            except CalibrationError as error:
+                refused.append((reading, str(error)))
+                continue
+            said = [f for f in report.findings if "reading" in f.message or "documents" in f.message]
+            right = all(
+                np.abs(c.camera.T_cam_world - t.T_cam_world).max() < 1e-6
+                for c, t in zip(got.cameras, truth, strict=True)
+            )
+            assert right or said
+            assert right or reading != "w2c-opencv"
+            taken += right and reading == "w2c-opencv"
+            corrected += right and reading != "w2c-opencv"
+    assert all("--reading" in message for _, message in refused)
+    assert taken >= (12 if count == 2 else 16)
+    assert corrected >= {2: 0, 3: 12, 5: 30}[count]
+
+
+def random_rig(chance: np.random.Generator, count: int) -> list[Truth]:
+    cameras = []
+    for index in range(count):
+        azimuth, elevation, distance = chance.uniform([0, 0.2, 0.6], [5.0, 1.2, 1.8])
+        level = np.array([np.cos(azimuth) * np.cos(elevation), np.sin(azimuth) * np.cos(elevation), np.sin(elevation)])
+        T = look_at(distance * level, chance.normal(0, 0.12, 3))
+        cameras.append(Truth(f"cam_{index}", 640, 480, (600.0, 600.0), (320.0, 240.0), T))
+    return cameras
 
 
 def test_two_cameras_do_not_overrule_a_format(tmp_path: Path) -> None:

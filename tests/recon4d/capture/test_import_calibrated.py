@@ -213,6 +213,13 @@ def test_the_commands(kit: SimpleNamespace, tmp_path: Path, capsys: pytest.Captu
     for camera, t in zip(got.cameras, truth, strict=True):
         assert camera.camera.T_cam_world == pytest.approx(t.T_cam_world, abs=1e-6)
     capsys.readouterr()
+    assert (
+        main(["convert-calibration", str(source), "--out", str(tmp_path / "rig2.json"), "--format", "colmap", "--json"])
+        == 0
+    )
+    told = json.loads(capsys.readouterr().out)
+    assert (told["format"], told["reading"], told["units"]) == ("colmap", "c2w-opencv", "arbitrary")
+    assert told["scores"][0]["nats"] > told["scores"][1]["nats"] + 3
     for wrong, code, words in (
         (["--distance", "cam_1:2"], 2, "CAMERA:CAMERA:METRES"),
         (["--plane", "0,0,1"], 2, "a,b,c,d"),
