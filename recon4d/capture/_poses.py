@@ -53,9 +53,9 @@ def check_poses(views: Sequence[View], plane: np.ndarray | None, inspection: Ins
     reading = fitting_reading(views, GROUND if plane is None else plane)
     best = max((pair.similarity for pair in pairs), default=0.0)
     if reading is None:
-        where = "the ground z = 0, as no bench_plane is named" if plane is None else "the bench"
+        where = "the ground z = 0 (no bench_plane is named)" if plane is None else "the bench"
         return PoseFit(
-            verdict=f"cannot be told: no two cameras' views of {where}, look alike (at most {best:.2f} of 1)"
+            verdict=f"cannot be told: no two cameras' views of {where} look alike (at most {best:.2f} of 1)"
         )
     with inspection.part():
         inspection.error(
@@ -139,7 +139,7 @@ def _accuse(name: str, group: frozenset[str], pairs: Sequence[Pair], inspection:
             camera=name,
         )
         return True
-    if len(group) >= 3 and best < _SIMILAR and not any(_found(pair) for pair in own):
+    if best < _SIMILAR and not any(_found(pair) for pair in own):
         inspection.warn(
             f"does not see what {_quoted(group)} see on the bench (similarity at most {best:.2f} of 1)",
             f"check its pose, unless something hides the bench from it; {_ADVICE}",
