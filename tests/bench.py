@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -69,6 +70,16 @@ def encode(
             frame.pts, frame.time_base = round(time_s * 10_000), Fraction(1, 10_000)
             container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
+    return path
+
+
+def turned(path: Path, linear: tuple[float, ...]) -> Path:
+    """The MP4 with another display matrix in its track header."""
+    a, b, c, d = (round(value * 65536) for value in linear)
+    data = bytearray(path.read_bytes())
+    at = data.index(b"tkhd") + 4 + 4 + 20 + 16
+    data[at : at + 36] = struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30)
+    path.write_bytes(data)
     return path
 
 

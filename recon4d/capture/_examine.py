@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,8 @@ class Examination:
     """Of each camera whose entry in ``capture.json`` could be read."""
     common_s: tuple[float, float] | None
     """First and last instant that every camera covers, on the original clock; None when there is none."""
+    clocks: str
+    """What the cameras' common clock rests on, as one sentence; empty where every camera's times were given."""
     poses: str
     """How well the poses fit the pictures, as one sentence; empty when that cannot be told."""
     wrong: frozenset[str]
@@ -68,6 +70,7 @@ class Examination:
             "findings": [asdict(finding) for finding in self.by_severity()],
             "cameras": [asdict(camera) for camera in self.cameras],
             "common_s": self.common_s and list(self.common_s),
+            "clocks": self.clocks,
             "poses": self.poses,
             "wrong": sorted(self.wrong),
             "inexact": sorted(self.inexact),
@@ -117,6 +120,7 @@ def examine(
         findings=tuple(findings),
         cameras=tuple(facts_of(source, clips.get(source.entry.name)) for source in sources),
         common_s=common,
+        clocks=_clocks(sources),
         poses=fit.verdict,
         wrong=fit.wrong | refused,
         inexact=fit.inexact,
@@ -137,6 +141,18 @@ def check_calibration(folder: Path | str) -> tuple[Finding, ...]:
     with inspection.part():
         check_rig(read_manifest(Path(folder), inspection), inspection)
     return tuple(findings)
+
+
+def _clocks(sources: Sequence[Filmed]) -> str:
+    """Says whose times nobody gave: a capture that is not synchronised looks sound otherwise."""
+    untold = [f"'{source.entry.name}'" for source in sources if not source.timed]
+    if not untold:
+        return ""
+    names = "all cameras" if len(untold) == len(sources) else ", ".join(untold)
+    return (
+        f"of {names} nobody gave times, an offset or a scale: their videos' own times are taken to be of one clock;"
+        " `recon4d sync` finds out"
+    )
 
 
 def _together(

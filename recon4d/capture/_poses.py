@@ -54,9 +54,7 @@ def check_poses(views: Sequence[View], plane: np.ndarray | None, inspection: Ins
     best = max((pair.similarity for pair in pairs), default=0.0)
     if reading is None:
         where = "the ground z = 0 (no bench_plane is named)" if plane is None else "the bench"
-        return PoseFit(
-            verdict=f"cannot be told: no two cameras' views of {where} look alike (at most {best:.2f} of 1)"
-        )
+        return PoseFit(verdict=f"cannot be told: no two cameras' views of {where} look alike (at most {best:.2f} of 1)")
     with inspection.part():
         inspection.error(
             "the pictures contradict the poses: laid out on the bench plane they do not look alike (similarity at most"

@@ -32,6 +32,11 @@ class Filmed:
     bench_px: np.ndarray
     """[P, 2] float64, where the camera films points of the bench that all are asked for; NaN outside its picture."""
 
+    @property
+    def timed(self) -> bool:
+        """Whether somebody gave this camera's times: a timestamp file, an offset or a scale."""
+        return self.times is not None or self.entry.time_offset_s != 0.0 or self.entry.time_scale != 1.0
+
     def announced(self) -> np.ndarray | None:
         """[F] seconds on the common clock at which frames are to be expected, None when unknown; decodes nothing."""
         times = announced_times(self.path) if self.times is None else self.times

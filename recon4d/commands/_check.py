@@ -93,6 +93,8 @@ def _show(examination: Examination, expected: dict[str, Estimate]) -> None:
     if examination.common_s is not None:
         start, end = examination.common_s
         print(f"time    {start:.3f} to {end:.3f} s is covered by all cameras: {end - start:.3f} s")
+    if examination.clocks:
+        print(f"clocks  {examination.clocks}")
     if examination.poses:
         print(f"poses   {examination.poses}")
     if expected:

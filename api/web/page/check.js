@@ -52,14 +52,15 @@ export class Checking {
       this.result.replaceChildren(fault({ message: problem.detail ?? `The check was ${job.state}.`, hint: problem.hint }));
       return;
     }
-    const { findings, errors, warnings, notes, poses, contact } = job.result;
+    const { findings, errors, warnings, notes, clocks, poses, contact } = job.result;
     const others = [warnings && counted(warnings, "warning"), notes && counted(notes, "note")].filter(Boolean).join(", ");
     const verdict = errors
       ? h("p", { class: "bad" }, `${counted(errors, "error")}: this cannot be reconstructed yet.`)
       : h("p", { class: "good" }, others ? `It can be reconstructed; ${others}.` : "No findings: all is well.");
     const list = h("ul", { class: "findings" }, findings.map(finding));
     this.result.replaceChildren(verdict, list);
-    if (poses) this.result.append(h("p", { class: "soft" }, `Do the poses fit the pictures? ${capitalised(poses)}.`));
+    if (clocks) this.result.append(h("p", { class: "soft" }, `Clocks: ${clocks}.`));
+    if (poses) this.result.append(h("p", { class: "soft" }, `Poses: ${poses}.`));
     if (!contact) return;
     const sheet = h("img", {
       class: "sheet",
@@ -75,10 +76,6 @@ export class Checking {
 }
 
 const SEVERITIES = { error: ["Error", "bad"], warning: ["Warning", "warn"], note: ["Note", "soft"] };
-
-function capitalised(text) {
-  return text[0].toUpperCase() + text.slice(1);
-}
 
 function finding({ severity, camera, file, message, advice }) {
   const where = [camera && `camera ${camera}`, file].filter(Boolean).join(", ");

@@ -71,6 +71,7 @@ def test_a_sound_capture(source: Path) -> None:
     assert found.counts() == {"errors": 0, "warnings": 0, "notes": 0}
     assert found.poses.startswith("the bench looks the same from 4 of 4 cameras")
     assert found.wrong == found.inexact == frozenset()
+    assert found.clocks.startswith("of all cameras nobody gave times")
     for facts, film in zip(found.cameras, bench.films().values(), strict=True):
         assert (facts.camera, facts.codec, facts.frames) == (film.camera.name, "h264 yuv444p", len(film.times))
         assert facts.brightness == pytest.approx(film.frames.mean(), abs=3)
@@ -235,7 +236,15 @@ def test_a_camera_without_a_picture_has_words(spoilt: Callable[[Edit], Path]) ->
 
 def empty() -> Examination:
     return Examination(
-        findings=(), cameras=(), common_s=None, poses="", wrong=frozenset(), inexact=frozenset(), views=(), plane=None
+        findings=(),
+        cameras=(),
+        common_s=None,
+        clocks="",
+        poses="",
+        wrong=frozenset(),
+        inexact=frozenset(),
+        views=(),
+        plane=None,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +13,7 @@ import pytest
 
 from recon4d.capture import Finding, check, frames, ingest
 from recon4d.errors import CalibrationError, CaptureError
+from tests.bench import turned
 
 ORIENTATIONS = {
     (1, 0, 0, 1): lambda p: p,
@@ -32,16 +32,6 @@ def read(path: Path) -> tuple[list[float | None], np.ndarray, list[Finding]]:
     findings: list[Finding] = []
     times, pictures = zip(*frames(path, camera="a", on_finding=findings.append), strict=True)
     return list(times), np.stack(pictures), findings
-
-
-def turned(path: Path, linear: tuple[float, ...]) -> Path:
-    """The MP4 with another display matrix in its track header."""
-    a, b, c, d = (round(value * 65536) for value in linear)
-    data = bytearray(path.read_bytes())
-    at = data.index(b"tkhd") + 4 + 4 + 20 + 16
-    data[at : at + 36] = struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30)
-    path.write_bytes(data)
-    return path
 
 
 def marked(height: int = 48, width: int = 64) -> np.ndarray:
