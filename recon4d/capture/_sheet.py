@@ -18,6 +18,8 @@ _WIDTH_PX = 480
 """Of a picture; smaller ones are made as wide."""
 _GAP_PX = 6
 _HEAD_PX = 64
+_WORDS_PX = 120
+"""Height of what stands in the place of pictures that cannot be read."""
 _MOMENTS = ("start", "middle", "end")
 _MANY = 5
 """With so many cameras there are two to a row."""
@@ -72,7 +74,7 @@ def _strip(view: View, camera: Camera, world: World, frame: Colour | None, probl
         ]
     else:
         tiles = [_words(view.name, problems.get(view.name, "no picture could be read"), camera)]
-    empty = np.full((camera.height, _WIDTH_PX, 3), _DARK, np.uint8)
+    empty = np.full_like(tiles[0], _DARK)
     tiles += [empty] * (len(_MOMENTS) - len(tiles))
     strip = np.concatenate([_padded(tile) for tile in tiles], axis=1)
     if frame is not None:
@@ -94,9 +96,9 @@ def _tile(title: str, picture: np.ndarray, camera: Camera, world: World) -> np.n
 
 
 def _words(name: str, problem: str, camera: Camera) -> np.ndarray:
-    tile = np.full((camera.height, camera.width, 3), 45, np.uint8)
+    tile = np.full((_WORDS_PX, camera.width, 3), 45, np.uint8)
     write(tile, name, (6, 20), 16, WHITE)
-    for line, text in enumerate(textwrap.wrap(problem, 58)[: max(1, (camera.height - 40) // 20)]):
+    for line, text in enumerate(textwrap.wrap(problem, 58)[: (_WORDS_PX - 40) // 20]):
         write(tile, text, (6, 50 + 20 * line), 14, (255, 150, 150))
     return tile
 
