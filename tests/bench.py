@@ -34,7 +34,7 @@ class Film:
 
 
 @cache
-def films(every: int = 3) -> dict[str, Film]:
+def films(every: int = 4) -> dict[str, Film]:
     """The first two seconds of four cameras, every so many frames of them."""
     clips = {clip.camera.name: clip for clip in ingest(SAMPLE).clips}
     made = {}

@@ -63,7 +63,11 @@ def choose_stream(container: av.container.InputContainer, video: Subject) -> av.
     cover = av.stream.Disposition.attached_pic
     moving = [s for s in container.streams.video if not s.disposition & cover]
     if not moving:
-        kinds = sorted({s.type for s in container.streams}) or ["nothing"]
+        kinds = sorted({s.type for s in container.streams})
+        if not kinds:
+            video.error(
+                "holds nothing that plays", "it was cut off while copied, or is damaged; copy or upload it again"
+            )
         video.error(f"holds no video stream; it holds {', '.join(kinds)}", "give the video file")
     streams = [s for s in moving if s.codec_context is not None]
     if not streams:

@@ -108,10 +108,10 @@ def assert_same_camera(got: Camera, true: Camera) -> None:
 
 MISWRITTEN = [
     ("transforms", "c2w-opencv"),
-    ("transforms", "w2c-opengl"),
-    ("colmap-text", "c2w-opencv"),
-    ("easymocap", "c2w-opencv"),
     ("opencv-yaml", "w2c-opengl"),
+    pytest.param("transforms", "w2c-opengl", marks=pytest.mark.slow),
+    pytest.param("colmap-text", "c2w-opencv", marks=pytest.mark.slow),
+    pytest.param("easymocap", "c2w-opencv", marks=pytest.mark.slow),
 ]
 
 
@@ -132,7 +132,7 @@ def test_a_calibration_in_another_convention_is_corrected_and_said(
 @pytest.mark.parametrize(
     ("convention", "axes"), [("T_world_cam", "opencv"), ("T_cam_world", "opengl"), ("T_world_cam", "opengl")]
 )
-@pytest.mark.parametrize("plane", [True, False], ids=["plane", "no plane"])
+@pytest.mark.parametrize("plane", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["plane", "no plane"])
 def test_a_capture_that_declares_another_convention_is_refused_with_the_right_one(
     run: Run, checked: Callable[[Path], Ran], tmp_path: Path, convention: str, axes: str, plane: bool
 ) -> None:
@@ -212,7 +212,7 @@ def test_a_calibration_of_the_pictures_as_stored_is_refused(checked: Callable[[P
 
 def test_every_frame_of_a_variable_rate_keeps_its_time(checked: Callable[[Path], Ran], tmp_path: Path) -> None:
     film = bench.films()["cam3"]
-    kept = np.delete(np.arange(len(film.times)), [3, 4, 8, 11, 12, 15])
+    kept = np.delete(np.arange(len(film.times)), [3, 4, 8, 11, 12])
     times = film.times[kept] + np.random.default_rng(0).uniform(-0.02, 0.02, len(kept)).round(4)
     times -= times[0] - film.times[0]
     folder = bench.write(tmp_path / "capture", cam3={"frames": film.frames[kept], "times": times})
