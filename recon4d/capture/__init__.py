@@ -9,26 +9,26 @@ Owns        the capture folder's format (documented in ``recon4d.capture._manife
 Does not    solve calibrations, resample in time, balance colours, or know anything of Gaussians.
 """
 
-from recon4d.capture._calibrations import (
-    calibration_formats,
-    calibration_writers,
-    read_calibration,
-    write_calibration,
-)
 from recon4d.capture._config import IngestConfig
 from recon4d.capture._divide import Division, divide
 from recon4d.capture._examine import Examination, check, check_calibration, examine
 from recon4d.capture._facts import CameraFacts
 from recon4d.capture._findings import Finding
 from recon4d.capture._ingest import ingest
-from recon4d.capture._placing import ReadConfig
-from recon4d.capture._report import CalibrationReport
 from recon4d.capture._rig import Distortion, Rig, RigCamera
 from recon4d.capture._sheet import contact_sheet
 from recon4d.capture._sources import Source, read_sources
 from recon4d.capture._statistics import statistics
-from recon4d.capture._video import frames
+from recon4d.capture.calibrations import (
+    CalibrationReport,
+    ReadConfig,
+    calibration_formats,
+    calibration_writers,
+    read_calibration,
+    write_calibration,
+)
 from recon4d.capture.formats import Foreign, formats, import_capture, read_layout
+from recon4d.capture.video import frames
 
 __all__ = [
     "CalibrationReport",

@@ -7,16 +7,13 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from recon4d.capture._calibrations import find_calibration, settle
 from recon4d.capture._findings import Finding
 from recon4d.capture._fit import FITS, Fit, fitted_to
-from recon4d.capture._found import Found
 from recon4d.capture._match import match_videos, videos_in
-from recon4d.capture._placing import ReadConfig
 from recon4d.capture._rig import RigCamera
-from recon4d.capture._untrusted import Untrusted
-from recon4d.capture._video import frames
+from recon4d.capture.calibrations import Found, ReadConfig, Untrusted, find_calibration, settle
 from recon4d.capture.formats import Foreign
+from recon4d.capture.video import frames
 from recon4d.errors import CaptureError, ConfigError
 
 

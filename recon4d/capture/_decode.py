@@ -14,8 +14,8 @@ from recon4d.capture._findings import Inspection
 from recon4d.capture._likeness import compare_looks
 from recon4d.capture._store import StoredClip
 from recon4d.capture._survey import Filmed, Survey
-from recon4d.capture._video import decode
 from recon4d.capture._watch import Looks, PictureWatch
+from recon4d.capture.video import decode
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,17 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from recon4d.capture._calibration import Undistorter, check_rig
+from recon4d.capture._check_rig import Undistorter, check_rig
 from recon4d.capture._clock import common_time
 from recon4d.capture._config import IngestConfig
 from recon4d.capture._decode import Decoded, compare_cameras, decode_one
 from recon4d.capture._facts import CameraFacts, facts_of
 from recon4d.capture._findings import SEVERITIES, Finding, Inspection
 from recon4d.capture._manifest import MANIFEST, read_manifest
-from recon4d.capture._poses import GROUND, PoseFit, check_poses, fitting_reading
 from recon4d.capture._survey import Filmed, Survey, survey_folder
 from recon4d.capture._ticker import Ticker
-from recon4d.capture._views import Shrinker, View, moments
+from recon4d.capture.poses import GROUND, PoseFit, Shrinker, View, check_poses, fitting_reading, moments
 from recon4d.events import Finished, OnEvent, ShouldStop, Started, ignore, never
 
 _STAGE = "check"

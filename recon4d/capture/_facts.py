@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recon4d.capture._announced import codec_of
 from recon4d.capture._decode import Decoded
 from recon4d.capture._survey import Filmed
+from recon4d.capture.video import codec_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import numpy as np
 
-from recon4d.capture._calibration import Undistorter
+from recon4d.capture._check_rig import Undistorter
 from recon4d.capture._clock import common_time
 from recon4d.capture._config import IngestConfig
 from recon4d.capture._decode import compare_cameras, decode_one
 from recon4d.capture._findings import Finding, Inspection
-from recon4d.capture._poses import check_poses
 from recon4d.capture._store import Spool, Stored, StoredClip, open_stored
 from recon4d.capture._survey import Survey, survey_folder
 from recon4d.capture._ticker import Ticker
-from recon4d.capture._views import Shrinker, View, moments
+from recon4d.capture.poses import Shrinker, View, check_poses, moments
 from recon4d.events import Finished, OnEvent, ShouldStop, Started, Warned, ignore, never
 from recon4d.types import Capture, Clip
 

@@ -9,9 +9,7 @@ import cv2
 import numpy as np
 
 from recon4d.capture._examine import Examination
-from recon4d.capture._marks import AXES, GRID, OTHERS, WHITE, Colour, World, write
-from recon4d.capture._poses import GROUND
-from recon4d.capture._views import View
+from recon4d.capture.poses import AXES, GRID, GROUND, OTHERS, WHITE, Colour, View, World, write
 from recon4d.types import Camera
 
 _WIDTH_PX = 480

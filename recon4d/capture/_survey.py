@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from recon4d.capture._announced import announced_times
-from recon4d.capture._calibration import check_rig
+from recon4d.capture._check_rig import check_rig
 from recon4d.capture._clock import read_timestamps
-from recon4d.capture._container import announced_frames
 from recon4d.capture._findings import Inspection
 from recon4d.capture._likeness import bench_points, pixels_of
 from recon4d.capture._manifest import CameraEntry, Manifest, read_manifest
+from recon4d.capture.video import announced_frames, announced_times
 
 _VIDEO_SUFFIXES = {".mp4", ".m4v", ".mov", ".mkv", ".webm", ".avi", ".mpg", ".mpeg", ".ts", ".mts", ".h264", ".hevc"}
 

@@ -3,7 +3,7 @@
 A format is a function ``read(source) -> Foreign``, with a keyword argument for each option that it takes. To add one: a
 file here with such a function, and one line in ``_BUILTIN``; or, from another package, an entry point of the group
 ``recon4d.formats`` whose name is the format's. Formats that are calibrations alone (a ``CalibrationFormat`` each,
-listed in ``recon4d.capture._calibrations``) become captures together with videos.
+listed in ``recon4d.capture.calibrations._calibrations``) become captures together with videos.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from recon4d.capture._calibrations import calibration_formats, is_calibration
 from recon4d.capture._findings import Finding
-from recon4d.capture._part import Part, cut
+from recon4d.capture.calibrations import calibration_formats, is_calibration
+from recon4d.capture.video import Part, cut
 from recon4d.errors import CaptureError, ConfigError, OutputError
 
 _GROUP = "recon4d.formats"

@@ -14,7 +14,7 @@ from typing import IO, NoReturn
 
 import numpy as np
 
-from recon4d.capture._untrusted import reading
+from recon4d.capture.calibrations import reading
 from recon4d.errors import CaptureError
 
 MODELS = {

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from recon4d.capture._findings import Finding, Inspection
-from recon4d.capture._found import W2C_OPENCV, CalibrationFormat, Found, FoundCamera, Reading
 from recon4d.capture._manifest import Manifest, parse_manifest
 from recon4d.capture._rig import Rig
-from recon4d.capture._untrusted import Untrusted
+from recon4d.capture.calibrations import W2C_OPENCV, CalibrationFormat, Found, FoundCamera, Reading, Untrusted
 from recon4d.errors import CaptureError
 
 _DECLARED = {("T_cam_world", "opencv"): W2C_OPENCV, ("T_cam_world", "opengl"): Reading("w2c", "opengl")}

@@ -14,10 +14,18 @@ import cv2
 import numpy as np
 
 from recon4d.capture._findings import Finding
-from recon4d.capture._found import W2C_OPENCV, CalibrationFormat, Found, FoundCamera, Seen
 from recon4d.capture._rig import Distortion, Rig, RigCamera
-from recon4d.capture._untrusted import Untrusted
-from recon4d.capture._values import LARGEST, Values, lens
+from recon4d.capture.calibrations import (
+    LARGEST,
+    W2C_OPENCV,
+    CalibrationFormat,
+    Found,
+    FoundCamera,
+    Seen,
+    Untrusted,
+    Values,
+    lens,
+)
 from recon4d.capture.formats._colmap_files import MODELS, Lens, Model, read_model
 from recon4d.capture.formats._frames import cameras_of, still_pose
 from recon4d.errors import CalibrationError, CaptureError

@@ -13,9 +13,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from recon4d.capture._found import W2C_OPENCV, CalibrationFormat, Found, FoundCamera
-from recon4d.capture._untrusted import Untrusted, parse
-from recon4d.capture._values import Values
+from recon4d.capture.calibrations import W2C_OPENCV, CalibrationFormat, Found, FoundCamera, Untrusted, Values, parse
 from recon4d.errors import CaptureError
 
 _SAME_ROTATION = 1e-3

@@ -28,11 +28,10 @@ from typing import Any
 
 import numpy as np
 
-from recon4d.capture._calibrations import read_calibration
 from recon4d.capture._findings import Finding
-from recon4d.capture._part import Part
-from recon4d.capture._placing import ReadConfig
+from recon4d.capture.calibrations import ReadConfig, read_calibration
 from recon4d.capture.formats import Foreign
+from recon4d.capture.video import Part
 from recon4d.errors import CalibrationError, CaptureError, MissingExtraError
 
 _VERSIONS = ("v2.0", "v2.1", "v3.0")

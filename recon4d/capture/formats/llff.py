@@ -11,9 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from recon4d.capture._found import CalibrationFormat, Found, FoundCamera, Reading
-from recon4d.capture._untrusted import Untrusted, load_npy
-from recon4d.capture._values import Values
+from recon4d.capture.calibrations import CalibrationFormat, Found, FoundCamera, Reading, Untrusted, Values, load_npy
 from recon4d.errors import CaptureError
 
 _NAME = "poses_bounds.npy"

@@ -14,10 +14,17 @@ from typing import Any
 import numpy as np
 
 from recon4d.capture._findings import Finding
-from recon4d.capture._found import C2W_OPENGL, CalibrationFormat, Found, FoundCamera
 from recon4d.capture._rig import Distortion, Rig, RigCamera
-from recon4d.capture._untrusted import Untrusted
-from recon4d.capture._values import Values, lens, show
+from recon4d.capture.calibrations import (
+    C2W_OPENGL,
+    CalibrationFormat,
+    Found,
+    FoundCamera,
+    Untrusted,
+    Values,
+    lens,
+    show,
+)
 from recon4d.capture.formats._frames import cameras_of, still_pose
 from recon4d.errors import CalibrationError, CaptureError
 

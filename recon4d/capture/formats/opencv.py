@@ -21,9 +21,16 @@ from typing import Any
 import numpy as np
 
 from recon4d.capture._findings import Finding
-from recon4d.capture._found import W2C_OPENCV, CalibrationFormat, Found, FoundCamera, Reading
-from recon4d.capture._untrusted import Untrusted
-from recon4d.capture._values import Values, is_matrix
+from recon4d.capture.calibrations import (
+    W2C_OPENCV,
+    CalibrationFormat,
+    Found,
+    FoundCamera,
+    Reading,
+    Untrusted,
+    Values,
+    is_matrix,
+)
 from recon4d.errors import CalibrationError, CaptureError
 
 _SPELLINGS = {

@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recon4d.capture._found import CalibrationFormat, Found
-from recon4d.capture._untrusted import Untrusted, parse
+from recon4d.capture.calibrations import CalibrationFormat, Found, Untrusted, parse
 from recon4d.capture.formats import Foreign
 from recon4d.capture.formats.calibration_json import found_in
 from recon4d.errors import CaptureError

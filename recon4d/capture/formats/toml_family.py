@@ -12,9 +12,7 @@ import re
 from typing import Any
 
 from recon4d.capture._findings import Finding
-from recon4d.capture._found import W2C_OPENCV, CalibrationFormat, Found, FoundCamera
-from recon4d.capture._untrusted import Untrusted
-from recon4d.capture._values import Values
+from recon4d.capture.calibrations import W2C_OPENCV, CalibrationFormat, Found, FoundCamera, Untrusted, Values
 from recon4d.errors import CaptureError
 
 _TOLD_BY = {"matrix", "translation", "rotation"}

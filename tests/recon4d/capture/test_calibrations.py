@@ -316,7 +316,7 @@ class TestColmap:
     def test_lenses_are_those_of_colmap(self) -> None:
         """Each model that is mapped, at points of a picture, against COLMAP's own projection."""
         pycolmap = pytest.importorskip("pycolmap")
-        from recon4d.capture._values import Values
+        from recon4d.capture.calibrations import Values
         from recon4d.capture.formats.colmap import _distortion
 
         rays = np.array([[0.1, -0.2, 1.0], [-0.3, 0.25, 1.0], [0.35, 0.1, 1.0]])

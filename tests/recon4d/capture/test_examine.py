@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from recon4d.capture import Examination, check, contact_sheet, examine, ingest
-from recon4d.capture._marks import AXES, GRID, World
+from recon4d.capture.poses import AXES, GRID, World
 from recon4d.errors import CalibrationError, Stopped
 from recon4d.events import Event, Finished, Progress, Started, Warned
 from recon4d.geometry import look_at, project

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from recon4d.capture._container import announced_frames
 from recon4d.capture._findings import Finding, Inspection
-from recon4d.capture._video import decode
+from recon4d.capture.video import announced_frames, decode
 from recon4d.errors import CaptureError
 
 PATCHES = np.array(

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from recon4d.capture._findings import Finding
-from recon4d.capture._found import CalibrationFormat, Found, FoundCamera, Reading
-from recon4d.capture._placing import ReadConfig, about_up, place, scale_by_distance
-from recon4d.capture._readings import UNITS, Score, choose, rank, rotation_error
-from recon4d.capture._report import CalibrationReport
 from recon4d.capture._rig import Rig, RigCamera
-from recon4d.capture._untrusted import Untrusted
-from recon4d.capture._values import LARGEST
+from recon4d.capture.calibrations._found import CalibrationFormat, Found, FoundCamera, Reading
+from recon4d.capture.calibrations._placing import ReadConfig, about_up, place, scale_by_distance
+from recon4d.capture.calibrations._readings import UNITS, Score, choose, rank, rotation_error
+from recon4d.capture.calibrations._report import CalibrationReport
+from recon4d.capture.calibrations._untrusted import Untrusted
+from recon4d.capture.calibrations._values import LARGEST
 from recon4d.errors import CalibrationError, CaptureError, ConfigError, OutputError
 from recon4d.types import Camera
 

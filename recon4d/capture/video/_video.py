@@ -12,11 +12,11 @@ import numpy as np
 from av.error import FFmpegError
 from av.video.frame import VideoFrame
 
-from recon4d.capture._colour import Colour
-from recon4d.capture._container import choose_stream, open_video, promised_end, seconds
-from recon4d.capture._deinterlace import deinterlaced
 from recon4d.capture._findings import Finding, Inspection, Subject
-from recon4d.capture._upright import Upright
+from recon4d.capture.video._colour import Colour
+from recon4d.capture.video._container import choose_stream, open_video, promised_end, seconds
+from recon4d.capture.video._deinterlace import deinterlaced
+from recon4d.capture.video._upright import Upright
 from recon4d.types import Camera
 
 _MOST_SHOWN = 0.9

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from recon4d.capture._findings import Finding
-from recon4d.capture._found import Reading
-from recon4d.capture._readings import Score, table
+from recon4d.capture.calibrations._found import Reading
+from recon4d.capture.calibrations._readings import Score, table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from av.video.frame import VideoFrame
 from av.video.reformatter import ColorRange, Colorspace, VideoReformatter
 
 from recon4d.capture._findings import Subject
-from recon4d.capture._tone import PEAK_CD_M2, WHITE_CD_M2, Curves, Transfer, curves
+from recon4d.capture.video._tone import PEAK_CD_M2, WHITE_CD_M2, Curves, Transfer, curves
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _primaries(frame: VideoFrame) -> str:
 
 def _to_srgb(yuv: np.ndarray, matrix: _Matrix, full_bits: int | None, curves: Curves) -> np.ndarray:
     """uint8 [H, W, 3] of uint16 [H, W, 3]; ``full_bits`` is the depth of full range, None for limited range."""
-    from recon4d.capture._tone_kernels import to_srgb  # Importing Numba takes half a second.
+    from recon4d.capture.video._tone_kernels import to_srgb  # Importing Numba takes half a second.
 
     if full_bits is None:
         scale, offset = np.array([219, 224, 224]) * 256, np.array([16, 128, 128]) * 256

@@ -11,7 +11,7 @@ import numpy as np
 
 from recon4d.capture._findings import Finding
 from recon4d.capture._rig import Distortion
-from recon4d.capture._untrusted import Untrusted
+from recon4d.capture.calibrations._untrusted import Untrusted
 from recon4d.errors import ConfigError
 from recon4d.geometry import OPENGL_TO_OPENCV
 

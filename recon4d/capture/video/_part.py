@@ -9,9 +9,9 @@ import av
 import numpy as np
 from av.error import FFmpegError
 
-from recon4d.capture._container import choose_stream, open_video
 from recon4d.capture._findings import Finding, Inspection, Subject
-from recon4d.capture._video import presented
+from recon4d.capture.video._container import choose_stream, open_video
+from recon4d.capture.video._video import presented
 from recon4d.errors import CaptureError
 
 

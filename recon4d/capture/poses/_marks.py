@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from recon4d.capture._bench import axes_of, footprint
+from recon4d.capture.poses._bench import axes_of, footprint
 from recon4d.geometry import project
 from recon4d.types import Camera
 

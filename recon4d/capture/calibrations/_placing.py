@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recon4d.capture._evidence import centres_of
 from recon4d.capture._findings import Finding
-from recon4d.capture._found import Found, Reading
-from recon4d.capture._readings import UNITS
+from recon4d.capture.calibrations._evidence import centres_of
+from recon4d.capture.calibrations._found import Found, Reading
+from recon4d.capture.calibrations._readings import UNITS
 from recon4d.errors import CalibrationError, ConfigError
 
 UPS = {

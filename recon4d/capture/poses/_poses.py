@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recon4d.capture._bench import Pair, compare
-from recon4d.capture._calibration import misreadings
+from recon4d.capture._check_rig import misreadings
 from recon4d.capture._findings import Inspection
 from recon4d.capture._manifest import MANIFEST
-from recon4d.capture._views import View
+from recon4d.capture.poses._bench import Pair, compare
+from recon4d.capture.poses._views import View
 
 GROUND = np.array([0.0, 0.0, 1.0, 0.0])
 """The plane z = 0, where no bench is named: the world is z-up, and mostly the bench's frame."""

@@ -1,6 +1,6 @@
 """How a calibration's poses are meant: every candidate reading is scored, and the clear winner is taken.
 
-What a format documents counts first, as long as the evidence (see ``recon4d.capture._evidence``) does not contradict
+What a format documents counts first, as long as the evidence (see ``_evidence``) does not contradict
 it; what the evidence contradicts is read as the evidence says, if that is clear, and said. Scores are in nats: three
 are odds of 20 to 1.
 """
@@ -14,8 +14,8 @@ from itertools import product
 import cv2
 import numpy as np
 
-from recon4d.capture._evidence import Geometry, geometry, point_nats, spread_nats
-from recon4d.capture._found import Found, FoundCamera, Reading, Seen
+from recon4d.capture.calibrations._evidence import Geometry, geometry, point_nats, spread_nats
+from recon4d.capture.calibrations._found import Found, FoundCamera, Reading, Seen
 from recon4d.errors import CalibrationError
 
 UNITS = {"m": 1.0, "dm": 0.1, "cm": 0.01, "mm": 0.001, "in": 0.0254, "ft": 0.3048}

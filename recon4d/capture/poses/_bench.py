@@ -16,7 +16,7 @@ from itertools import combinations
 import cv2
 import numpy as np
 
-from recon4d.capture._views import View
+from recon4d.capture.poses._views import View
 from recon4d.geometry import project
 from recon4d.types import Camera
 

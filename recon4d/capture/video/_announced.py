@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from av.error import FFmpegError
 
-from recon4d.capture._container import choose_stream, open_video, seconds
 from recon4d.capture._findings import Inspection
+from recon4d.capture.video._container import choose_stream, open_video, seconds
 
 
 def announced_times(path: Path) -> np.ndarray | None:
