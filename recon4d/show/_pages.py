@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from recon4d.page import page_files, page_headers
 
 _INDEX = "index.html"
+_OWN_NAMES = {"127.0.0.1", "localhost", "[::1]"}
 
 
 def view_server(view: Path, port: int = 0) -> ThreadingHTTPServer:
@@ -46,6 +49,13 @@ class _Handler(SimpleHTTPRequestHandler):
     def __init__(self, *arguments: object, places: Mapping[str, Path]) -> None:
         self._places = places
         super().__init__(*arguments, directory=str(page_files()))  # pyright: ignore[reportArgumentType]
+
+    def send_head(self) -> Any:
+        """Answers only who asked for this computer: another site's name may be made to lead here by its owner."""
+        if re.sub(r":\d+$", "", self.headers.get("Host", "")) not in _OWN_NAMES:
+            self.send_error(421, f"this server answers for {', '.join(sorted(_OWN_NAMES))} only")
+            return None
+        return super().send_head()
 
     def translate_path(self, path: str) -> str:
         parts = PurePosixPath(unquote(urlsplit(path).path)).parts[1:]

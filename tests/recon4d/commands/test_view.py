@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -29,6 +30,10 @@ def test_a_scene_is_served_until_ctrl_c(tmp_path: Path) -> None:
                 assert b"player" in page.read()
             with urllib.request.urlopen(address + "view/view.json") as view:
                 assert json.load(view)["counts"] == {"static": 2, "dynamic": 1}
+            with pytest.raises(urllib.error.HTTPError, match="421"):  # A name that was made to lead here.
+                urllib.request.urlopen(urllib.request.Request(address, headers={"Host": "elsewhere.example:80"}))
+            with urllib.request.urlopen(address.replace("127.0.0.1", "localhost")) as page:
+                assert page.status == 200
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=60)
         finally:
