@@ -38,6 +38,8 @@ class Settings(BaseSettings):
 
     slots: tuple[str, ...] = ("cpu",)
     """What jobs may compute on, one job a slot at a time: accelerators such as ``nvidia:1``, or ``cpu``."""
+    max_queued_jobs: int = Field(default=1000, ge=1)
+    """Further jobs are refused while so many wait."""
     lease_s: float = Field(default=20.0, gt=0)
     """A running job whose process has not been heard of for so long is taken up by another one."""
     max_attempts: int = Field(default=5, ge=1)

@@ -41,11 +41,19 @@ class Jobs:
     def submit(
         self, kind: str, subject: str, request: dict[str, Any], *, name: str = "", continues: str | None = None
     ) -> Job:
-        """A new job at the end of the queue. The request must have been looked at already."""
+        """A new job at the end of the queue. The request must have been looked at already.
+
+        Raises:
+            Problem: 429, as many are waiting as may.
+        """
         job = Job(
             id=fresh("job"), kind=kind, subject=subject, request=request, name=name, continues=continues, state="queued"
         )
         with self.database.writing() as session:
+            waiting = session.scalar(select(func.count()).select_from(Job).where(Job.state == "queued")) or 0
+            if waiting >= self.settings.max_queued_jobs:
+                detail, hint = f"{waiting} jobs are waiting already", "try again later, or cancel some"
+                raise Problem(429, "queue-full", detail, hint=hint, headers={"Retry-After": "60"})
             session.add(job)
             session.flush()
             _say(session, job.id, {"event": "state", "state": "queued"})

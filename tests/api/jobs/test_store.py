@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,21 @@ def test_jobs_are_taken_in_the_order_in_which_they_came_and_once(house: House) -
     assert sorted(job for job, _ in taken) == sorted(queued)
     assert len({owner for _, owner in taken}) == len(queued)
     assert house.jobs.claim(ALL, "cpu") is None
+
+
+def test_only_so_many_may_wait(tmp_path: Path) -> None:
+    with House(tmp_path, max_queued_jobs=2) as house:
+        first, second = submit(house), submit(house)
+        with pytest.raises(Problem, match="2 jobs are waiting") as refused:
+            submit(house)
+        assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "60")
+        claimed(house)
+        third = submit(house)  # One that runs no longer waits.
+        house.jobs.cancel(second.id)
+        last = submit(house)
+        waiting, _ = house.jobs.page(kind=None, state="queued", limit=50, cursor=None)
+        assert {job.id for job in waiting} == {third.id, last.id}
+        assert house.jobs.get(first.id).state == "running"
 
 
 def test_a_slot_takes_what_may_run_on_it(house: House) -> None:
