@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import threading
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -34,12 +35,14 @@ def view(scene: Annotated[Path, tyro.conf.Positional], /, *, port: int = 0, open
         except (OSError, OverflowError) as error:
             raise ConfigError(f"port {port} cannot be used: {error}; leave --port out to take a free one") from error
         address = f"http://127.0.0.1:{server.server_port}/"
-        print(address, flush=True)
-        if open and not webbrowser.open(address):
-            print("no browser could be opened; open the address yourself", file=sys.stderr)
         with server:
+            # Not in this thread: an interrupt that came while it let go of a request's thread would be lost.
+            threading.Thread(target=server.serve_forever, daemon=True).start()
             try:
-                server.serve_forever()
+                print(address, flush=True)
+                if open and not webbrowser.open(address):
+                    print("no browser could be opened; open the address yourself", file=sys.stderr)
+                threading.Event().wait()
             except KeyboardInterrupt:
-                return 0
+                server.shutdown()
     return 0
