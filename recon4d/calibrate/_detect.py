@@ -1,0 +1,125 @@
+"""Finding a board's points in pictures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from recon4d.calibrate._board import Board, dictionaries
+
+LEAST_POINTS = 6
+"""A view with fewer points of the board is not used: a pose from four is exact, and exactly wrong when one is."""
+
+_GROSS = 0.05
+"""A point further than this share of the board's extent from the best homography is no point of the board. Strong
+distortion stays well below."""
+_PATCH_PX = 6
+"""Half the side of the neighbourhood in which an edge's width is measured."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """What one picture shows of the board."""
+
+    points: np.ndarray
+    """[n] int, numbers of the board's points."""
+    pixels: np.ndarray
+    """[n, 2] float64, pixel centres at 0.5."""
+    sharpness: float
+    """Steepness of edges, 1 / px: about 0.4 for a crisp picture, 0.1 for edges that are 10 px wide."""
+    markers: np.ndarray
+    """[m] int, numbers of all markers of the dictionary that were seen."""
+
+
+class Detector:
+    """Finds one board in grey pictures."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        parameters = cv2.aruco.DetectorParameters()
+        # The interpolated corners of a ChArUco board are refined by themselves; a tag's corners are all there is.
+        if board.kind == "apriltag":
+            parameters.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_SUBPIX
+        self._markers = cv2.aruco.ArucoDetector(board.marker_dictionary, parameters)
+        self._charuco = cv2.aruco.CharucoDetector(board.to_opencv()) if board.kind == "charuco" else None
+
+    def __call__(self, grey: np.ndarray) -> Sight:
+        """uint8 [H, W] to what it shows; no points when the board is not there."""
+        picture = 255 - grey if self._board.inverted else grey
+        corners, ids, _ = self._markers.detectMarkers(picture)
+        markers = np.zeros(0, int) if ids is None else ids.ravel().astype(int)
+        points, pixels = self._points(picture, corners, markers)
+        points, pixels = self._agreeing(points, pixels)
+        return Sight(points=points, pixels=pixels + 0.5, sharpness=_sharpness(grey, pixels), markers=markers)
+
+    def _points(
+        self, picture: np.ndarray, corners: list[np.ndarray], markers: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        nothing = np.zeros(0, int), np.zeros((0, 2))
+        if len(markers) == 0:
+            return nothing
+        if self._charuco is None:
+            number = markers - self._board.first
+            own = [i for i, n in enumerate(number) if 0 <= n < self._board.markers and (number == n).sum() == 1]
+            if not own:
+                return nothing
+            points = (4 * number[own, None] + np.arange(4)).ravel()
+            return points, np.concatenate([corners[i].reshape(4, 2) for i in own]).astype(np.float64)
+        try:
+            found, ids, _, _ = self._charuco.detectBoard(picture, None, None, corners, markers.astype(np.int32)[:, None])
+        except cv2.error:  # Markers that lie as no picture of the board can have them make it divide by zero.
+            return nothing
+        if found is None or ids is None:
+            return nothing
+        return ids.ravel().astype(int), found.reshape(-1, 2).astype(np.float64)
+
+    def _agreeing(self, points: np.ndarray, pixels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The points that lie as points of one flat board do; none when these are too few or on one line."""
+        nothing = np.zeros(0, int), np.zeros((0, 2))
+        if len(points) < LEAST_POINTS:
+            return nothing
+        flat = self._board.points_m[points, :2]
+        if np.linalg.svd(flat - flat.mean(0), compute_uv=False)[1] < 0.5 * self._board.square_m:
+            return nothing
+        extent = float(np.ptp(pixels, axis=0).max())
+        H, good = cv2.findHomography(flat, pixels, cv2.RANSAC, max(3.0, _GROSS * extent))
+        if H is None:
+            return nothing
+        keep = good.ravel().astype(bool)
+        return (points[keep], pixels[keep]) if keep.sum() >= LEAST_POINTS else nothing
+
+
+def _sharpness(grey: np.ndarray, pixels: np.ndarray) -> float:
+    """Median over the points of the steepest slope nearby over the range of grey there, 1 / px."""
+    values = []
+    for x, y in np.round(pixels).astype(int):
+        patch = grey[max(y - _PATCH_PX, 0) : y + _PATCH_PX + 1, max(x - _PATCH_PX, 0) : x + _PATCH_PX + 1]
+        if min(patch.shape) < 3:
+            continue
+        fine = patch.astype(np.float32)
+        slope = np.hypot(fine[1:-1, 2:] - fine[1:-1, :-2], fine[2:, 1:-1] - fine[:-2, 1:-1]) / 2
+        dark, bright = np.percentile(fine, (5, 95))
+        values.append(float(slope.max() / max(bright - dark, 1.0)))
+    return float(np.median(values)) if values else 0.0
+
+
+def other_dictionary(greys: list[np.ndarray]) -> str:
+    """Which markers the pictures show, over all dictionaries and both colourings, in words; empty when none."""
+    best: tuple[int, str] = (0, "")
+    for name, number in dictionaries().items():
+        detector = cv2.aruco.ArucoDetector(cv2.aruco.getPredefinedDictionary(number))
+        for inverted in (False, True):
+            seen: Counter[int] = Counter()
+            for grey in greys:
+                _, ids, _ = detector.detectMarkers(255 - grey if inverted else grey)
+                seen.update([] if ids is None else ids.ravel().tolist())
+            often = [marker for marker, count in seen.items() if count > 1]
+            score = sum(seen[marker] for marker in often)
+            if len(often) > 1 and score > best[0]:
+                colours = ", inverted" if inverted else ""
+                words = f"{name.removeprefix('DICT_')}{colours} (numbers {min(often)} to {max(often)})"
+                best = (score, words)
+    return best[1]
