@@ -17,9 +17,11 @@ FORM = "charuco:COLUMNSxROWS:SQUARE or apriltag:COLUMNSxROWS:TAG, then fields su
 
 _UNITS_M = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "in": 0.0254}
 _DEFAULT_DICTIONARY = {"charuco": "4X4_50", "apriltag": "APRILTAG_36h11"}
-_DEFAULT_MARKER = 0.75
-_DEFAULT_GAP = 0.3
-_FIELDS = {"charuco": ("marker", "dict", "legacy", "inverted"), "apriltag": ("gap", "dict", "first", "order", "inverted")}
+_DEFAULT_RATIO = {"charuco": 0.75, "apriltag": 0.3}
+_FIELDS = {
+    "charuco": ("marker", "dict", "legacy", "inverted"),
+    "apriltag": ("gap", "dict", "first", "order", "inverted"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,9 @@ class Board:
     def __post_init__(self) -> None:
         least = 3 if self.kind == "charuco" else 1
         if not (least <= self.columns <= 100 and least <= self.rows <= 100):
-            raise ConfigError(f"a {self.kind} board of {self.columns}x{self.rows} is not possible; {least} to 100 a side")
+            raise ConfigError(
+                f"a {self.kind} board of {self.columns}x{self.rows} is not possible; {least} to 100 a side"
+            )
         if not (np.isfinite(self.square_m) and 1e-4 <= self.square_m <= 10):
             raise ConfigError(f"a square of {self.square_m:g} m is not possible; 0.1 mm to 10 m. Give it as 54mm")
         upper = 1.0 if self.kind == "charuco" else 10.0
@@ -68,7 +72,8 @@ class Board:
         size = len(self.marker_dictionary.bytesList)
         if self.first < 0 or self.first + self.markers > size:
             raise ConfigError(
-                f"the board needs {self.markers} markers from {self.first} on, the dictionary {self.dictionary} has {size}"
+                f"the board needs {self.markers} markers from {self.first} on, but the dictionary {self.dictionary} has"
+                f" {size}"
             )
 
     @classmethod
@@ -85,7 +90,7 @@ class Board:
         length = re.fullmatch(r"([0-9.]+)(mm|cm|m|in)", parts[1])
         if size is None or length is None:
             raise ConfigError(f"'{text}' must give columns x rows and a length with its unit, as in {kind}:4x5:54mm")
-        given = dict(part.partition("=")[::2] for part in parts[2:])
+        given = {name: value for name, _, value in (part.partition("=") for part in parts[2:])}
         strange = sorted(given.keys() - set(_FIELDS[kind]))
         if strange:
             raise ConfigError(f"'{text}' has the field '{strange[0]}'; a {kind} board knows {', '.join(_FIELDS[kind])}")
@@ -95,7 +100,7 @@ class Board:
                 columns=int(size[1]),
                 rows=int(size[2]),
                 square_m=float(length[1]) * _UNITS_M[length[2]],
-                ratio=float(given.get("marker", given.get("gap", _DEFAULT_MARKER if kind == "charuco" else _DEFAULT_GAP))),
+                ratio=float(given.get("marker", given.get("gap", _DEFAULT_RATIO[kind]))),
                 dictionary=_dictionary_name(given.get("dict", _DEFAULT_DICTIONARY[kind])),
                 legacy="legacy" in given,
                 inverted="inverted" in given,
@@ -171,7 +176,7 @@ class Board:
 
     def alternatives(self) -> dict[str, Board]:
         """What a board is most often mistaken for, by what would have to be said of it."""
-        found = {"with inverted colours": replace(self, inverted=not self.inverted)}
+        found: dict[str, Board] = {"with inverted colours": replace(self, inverted=not self.inverted)}
         if self.kind == "charuco":
             found["with the other layout (legacy)"] = replace(self, legacy=not self.legacy)
             found["inverted and with the other layout (legacy)"] = replace(

@@ -20,8 +20,8 @@ from scipy.spatial.transform import Rotation
 
 from recon4d.calibrate import _lens
 from recon4d.calibrate._lens import SLOTS, Kind
-from recon4d.events import ShouldStop, never
 from recon4d.errors import Stopped
+from recon4d.events import ShouldStop, never
 
 CAMERA = SLOTS + 7
 """Numbers of a camera: its lens, a rotation vector and a translation that move T_cam_rig from the left, its delay."""

@@ -32,8 +32,9 @@ _MISFIT_PX = 3.0
 """Half of the points further off than this mean that the board or the cameras are not what they are said to be."""
 _SQUARE_OFF = 0.005
 _OFF_TIME = 6.0
-"""A picture's residuals along the board's motion that mean, in standard deviations, that it was taken at another time."""
+"""Standard deviations of a picture's residual along the board's motion that mean that it was taken at another time."""
 _MANY_OFF_TIME = 0.1
+_LITTLE_COVERED = 0.3
 _LIES_S, _LIES_M, _LIES_RAD = 0.5, 0.004, np.radians(1.0)
 """A board that lies on the bench stays so near to where it is, for so long before and after."""
 
@@ -72,7 +73,7 @@ class Align:
     """Where the board lies on the bench: at a time of the clip, or throughout other videos of the same cameras."""
 
     time_s: float | None = None
-    """Seconds on the clock of the first camera; inf is the end."""
+    """Seconds on the clock of the first camera; -inf is the first instant that shows the board, inf the last."""
     videos: Mapping[str, Path] | None = None
     thickness_m: float = 0.0
     """Of the board: the bench is so much lower than the print."""
@@ -172,9 +173,9 @@ def _refuse_or_warn(found: Fit, rules: Rules, findings: list[Finding]) -> None:
     off = distances(found.state, found.used)
     if np.median(off) > _MISFIT_PX:
         raise CalibrationError(
-            f"half of the points lie more than {np.median(off):.1f} px from where any cameras could see them. Check that"
-            f" the board is {rules.board} (columns x rows, and which comes first), that the videos began together, and"
-            " that no camera moved or zoomed"
+            f"half of the points lie more than {np.median(off):.1f} px from where any cameras could see them. Check"
+            f" that the board is {rules.board} (columns x rows, and which comes first), that the videos began together,"
+            " and that no camera moved or zoomed"
         )
     for index, name in enumerate(rules.names):
         focal, sigma = found.state.lenses[index, 0], found.sigma[index, 0]
@@ -202,12 +203,12 @@ def _bench(
     pictures = [pictures_of(i, one, clock[i], 1) for i, one in enumerate(sightings)]
     instants = pair(pictures, by_clock(clock, delays_s))
     if len(instants) == 0:
-        raise CalibrationError("the board on the bench is seen well in no frame of any camera; film it longer, lit well")
+        raise CalibrationError("the board on the bench is seen well in no frame; film it longer, and lit well")
     index = np.arange(len(instants))
     where = "in the videos of the board on the bench"
     if align.time_s is not None:
-        distance = np.abs(instants.times_s - align.time_s) if np.isfinite(align.time_s) else index[::-1]
-        nearest = instants.times_s[int(np.argmin(distance))]
+        within = np.clip(align.time_s, instants.times_s[0], instants.times_s[-1])
+        nearest = instants.times_s[int(np.argmin(np.abs(instants.times_s - within)))]
         index = np.flatnonzero(np.abs(instants.times_s - nearest) <= _LIES_S)
         where = f"around {nearest:.2f} s"
     lying = instants.only(index)
@@ -240,15 +241,17 @@ def _result(
 ) -> Calibrated:
     state = moved(found.state, world)
     measured = ruler(found.unseen_state, found.unseen, rules.board)
-    cameras = tuple(_errors_of(i, found, rules, sightings[i], len(pictures[i])) for i in range(len(rules.names)))
-    findings = [*findings, *_worth_saying(cameras, measured, rules.board)]
+    count = range(len(rules.names))
+    cameras = tuple(_rig_camera(i, state, rules) for i in count)
+    errors = tuple(_errors_of(i, found, rules, sightings[i], len(pictures[i])) for i in count)
+    findings = [*findings, *_worth_saying(errors, measured, rules.board)]
     if world.plane is None:
         findings.append(Finding(severity="note", message=world.words))
     notes = f"calibrated from a board {rules.board}; {world.words}"
     return Calibrated(
-        rig=Rig(cameras=tuple(_rig_camera(i, state, rules) for i in range(len(rules.names))), plane=world.plane, notes=notes),
+        rig=Rig(cameras=cameras, plane=world.plane, notes=notes),
         board=rules.board,
-        cameras=cameras,
+        cameras=errors,
         reference=rules.names[found.reference],
         world=world.words,
         pairing=pairing,
@@ -258,7 +261,7 @@ def _result(
         held_out_instants=len(found.unseen_state.T_rig_board),
         sigma=found.sigma,
         relative=found.state.T_cam_rig,
-        seen=tuple(_seen(i, found, rules.board) for i in range(len(rules.names))),
+        seen=tuple(_seen(i, found, rules.board) for i in count),
         findings=tuple(findings),
     )
 
@@ -331,19 +334,25 @@ def _seen(index: int, found: Fit, board: Board) -> Seen:
     )
 
 
-def _worth_saying(
-    cameras: tuple[CameraErrors, ...], measured: tuple[float, int] | None, board: Board
-) -> list[Finding]:
+def _worth_saying(cameras: tuple[CameraErrors, ...], measured: tuple[float, int] | None, board: Board) -> list[Finding]:
     findings = []
     for camera in cameras:
         if camera.off_time > _MANY_OFF_TIME:
             findings.append(
                 Finding(
                     severity="warning",
-                    message=f"{camera.off_time:.0%} of its pictures were taken at another time than those they are paired"
-                    " with: their errors lie along the board's motion",
-                    advice="such pictures weigh little; cameras that are triggered together, or a board that is held"
-                    " still now and then, would use them all",
+                    message=f"{camera.off_time:.0%} of its pictures were taken at other times than those they are"
+                    " paired with: their errors lie along the board's motion",
+                    advice="they weigh little; trigger the cameras together, or hold the board still now and then",
+                    camera=camera.name,
+                )
+            )
+        if camera.coverage < _LITTLE_COVERED:
+            findings.append(
+                Finding(
+                    severity="warning",
+                    message=f"the board reached {camera.coverage:.0%} of its picture; elsewhere its lens is a guess",
+                    advice="carry the board through the whole of what it sees, into the corners",
                     camera=camera.name,
                 )
             )
@@ -351,8 +360,8 @@ def _worth_saying(
             findings.append(
                 Finding(
                     severity="note",
-                    message=f"its pictures were taken {camera.delay_s * 1e3:+.0f} ms later than its clock says, relative"
-                    " to the reference camera",
+                    message=f"its pictures were taken {abs(camera.delay_s) * 1e3:.0f} ms"
+                    f" {'later' if camera.delay_s > 0 else 'earlier'} than its clock says, by that of the reference",
                     camera=camera.name,
                 )
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import cv2
@@ -16,8 +17,15 @@ LEAST_POINTS = 6
 _GROSS = 0.05
 """A point further than this share of the board's extent from the best homography is no point of the board. Strong
 distortion stays well below."""
+_MOST = 0.7
+"""Where fewer of the points lie as they should, it is another board that happens to share a row with this one."""
 _PATCH_PX = 6
 """Half the side of the neighbourhood in which an edge's width is measured."""
+_FAMILIES = (
+    *("4X4_1000", "5X5_1000", "6X6_1000", "7X7_1000", "ARUCO_ORIGINAL", "ARUCO_MIP_36h12"),
+    *("APRILTAG_16h5", "APRILTAG_25h9", "APRILTAG_36h10", "APRILTAG_36h11"),
+)
+"""Dictionaries of which all others are the beginning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +52,8 @@ class Detector:
         if board.kind == "apriltag":
             parameters.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_SUBPIX
         self._markers = cv2.aruco.ArucoDetector(board.marker_dictionary, parameters)
-        self._charuco = cv2.aruco.CharucoDetector(board.to_opencv()) if board.kind == "charuco" else None
+        opencv = board.to_opencv()
+        self._charuco = cv2.aruco.CharucoDetector(opencv) if isinstance(opencv, cv2.aruco.CharucoBoard) else None
 
     def __call__(self, grey: np.ndarray) -> Sight:
         """uint8 [H, W] to what it shows; no points when the board is not there."""
@@ -56,7 +65,7 @@ class Detector:
         return Sight(points=points, pixels=pixels + 0.5, sharpness=_sharpness(grey, pixels), markers=markers)
 
     def _points(
-        self, picture: np.ndarray, corners: list[np.ndarray], markers: np.ndarray
+        self, picture: np.ndarray, corners: Sequence[np.ndarray], markers: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         nothing = np.zeros(0, int), np.zeros((0, 2))
         if len(markers) == 0:
@@ -69,7 +78,9 @@ class Detector:
             points = (4 * number[own, None] + np.arange(4)).ravel()
             return points, np.concatenate([corners[i].reshape(4, 2) for i in own]).astype(np.float64)
         try:
-            found, ids, _, _ = self._charuco.detectBoard(picture, None, None, corners, markers.astype(np.int32)[:, None])
+            found, ids, _, _ = self._charuco.detectBoard(
+                picture, None, None, corners, markers.astype(np.int32)[:, None]
+            )
         except cv2.error:  # Markers that lie as no picture of the board can have them make it divide by zero.
             return nothing
         if found is None or ids is None:
@@ -89,7 +100,8 @@ class Detector:
         if H is None:
             return nothing
         keep = good.ravel().astype(bool)
-        return (points[keep], pixels[keep]) if keep.sum() >= LEAST_POINTS else nothing
+        enough = keep.sum() >= LEAST_POINTS and keep.mean() >= _MOST
+        return (points[keep], pixels[keep]) if enough else nothing
 
 
 def _sharpness(grey: np.ndarray, pixels: np.ndarray) -> float:
@@ -106,20 +118,19 @@ def _sharpness(grey: np.ndarray, pixels: np.ndarray) -> float:
     return float(np.median(values)) if values else 0.0
 
 
-def other_dictionary(greys: list[np.ndarray]) -> str:
+def other_dictionary(greys: Sequence[np.ndarray]) -> str:
     """Which markers the pictures show, over all dictionaries and both colourings, in words; empty when none."""
     best: tuple[int, str] = (0, "")
-    for name, number in dictionaries().items():
-        detector = cv2.aruco.ArucoDetector(cv2.aruco.getPredefinedDictionary(number))
+    for name in _FAMILIES:
+        detector = cv2.aruco.ArucoDetector(cv2.aruco.getPredefinedDictionary(dictionaries()[f"DICT_{name}"]))
         for inverted in (False, True):
             seen: Counter[int] = Counter()
             for grey in greys:
                 _, ids, _ = detector.detectMarkers(255 - grey if inverted else grey)
-                seen.update([] if ids is None else ids.ravel().tolist())
+                seen.update([] if ids is None else [int(number) for number in ids.ravel()])
             often = [marker for marker, count in seen.items() if count > 1]
             score = sum(seen[marker] for marker in often)
             if len(often) > 1 and score > best[0]:
                 colours = ", inverted" if inverted else ""
-                words = f"{name.removeprefix('DICT_')}{colours} (numbers {min(often)} to {max(often)})"
-                best = (score, words)
+                best = (score, f"{name}{colours} (numbers {min(often)} to {max(often)})")
     return best[1]

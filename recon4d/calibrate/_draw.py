@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
 from recon4d.calibrate._result import Calibrated
 from recon4d.capture import RigCamera
@@ -35,10 +36,12 @@ def draw_rig(result: Calibrated, path: Path) -> Path:
     frusta = np.stack([_frustum(one, reach) for one in cameras])
     everything = np.concatenate([frusta.reshape(-1, 3), corners.reshape(-1, 3)])
     low, high = everything.min(0) - 0.3 * reach, everything.max(0) + 0.3 * reach
-    figure = Figure(figsize=(15, 6.2), dpi=110, layout="constrained")
+    figure = Figure(figsize=(15, 6.2), dpi=110, layout="compressed")
     for axes, (title, across, up) in zip(figure.subplots(1, 3), _VIEWS, strict=True):
         _paper(axes, title, across, up, low, high)
-        axes.add_collection(LineCollection(list(corners[:, [0, 1, 2, 3, 0]][:, :, [across, up]]), colors=_BOARD, lw=0.8, alpha=0.6))
+        axes.add_collection(
+            LineCollection(list(corners[:, [0, 1, 2, 3, 0]][:, :, [across, up]]), colors=_BOARD, lw=0.8, alpha=0.6)
+        )
         if result.rig.plane is not None and up == 2:
             _bench(axes, result.rig.plane, across, low, high)
         for index, one in enumerate(cameras):
@@ -54,9 +57,9 @@ def draw_coverage(result: Calibrated, path: Path) -> Path:
         OutputError: the file cannot be written.
     """
     cameras = result.rig.cameras
-    columns = min(len(cameras), 3)
+    columns = min(-(-len(cameras) // -(-len(cameras) // 4)), 4) if len(cameras) > 4 else min(len(cameras), 2)
     rows = -(-len(cameras) // columns)
-    figure = Figure(figsize=(5.4 * columns, 4.0 * rows + 0.4), dpi=110, layout="constrained")
+    figure = Figure(figsize=(5.4 * columns, 4.0 * rows + 0.4), dpi=110, layout="compressed")
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for panel in panels[len(cameras) :]:
         panel.set_visible(False)
@@ -80,7 +83,9 @@ def draw_coverage(result: Calibrated, path: Path) -> Path:
         )
         for spine in axes.spines.values():
             spine.set_color(_GRID)
-    figure.suptitle(f"Points of the board; lines are their errors, {_ERROR_SCALE:.0f} times as long", fontsize=10, color=_INK)
+    figure.suptitle(
+        f"Points of the board; lines are their errors, {_ERROR_SCALE:.0f} times as long", fontsize=10, color=_INK
+    )
     return _write(figure, path)
 
 
@@ -90,7 +95,8 @@ def _headline(result: Calibrated) -> str:
         error = camera.held_out or camera.training
         parts.append(f"{camera.name} {error.median_px:.2f} px" if error else camera.name)
     of = "on instants not fitted" if result.held_out_instants else "on the instants fitted"
-    return f"{len(result.cameras)} cameras, {len(result.T_world_board)} places of the board; median errors {of}: {', '.join(parts)}"
+    counts = f"{len(result.cameras)} cameras, {len(result.T_world_board)} places of the board"
+    return f"{counts}; median errors {of}: {', '.join(parts)}"
 
 
 def _board_corners(result: Calibrated) -> np.ndarray:
@@ -121,8 +127,8 @@ def _camera(axes: Axes, one: RigCamera, frustum: np.ndarray, plane: tuple[int, i
     away = flat[0] - flat[1:].mean(0)
     away = away / max(float(np.linalg.norm(away)), 1e-9)
     axes.annotate(
-        one.name, flat[0], xytext=12 * away, textcoords="offset points", ha="center", va="center", fontsize=9,
-        color=colour, weight="bold",
+        one.name, flat[0], xytext=(22 * away[0], 12 * away[1]), textcoords="offset points", ha="center", va="center",
+        fontsize=9, color=colour, weight="bold", path_effects=[withStroke(linewidth=3, foreground="white")],
     )  # fmt: skip
 
 
@@ -135,7 +141,9 @@ def _bench(axes: Axes, plane: np.ndarray, across: int, low: np.ndarray, high: np
     ends[:, across] = low[across], high[across]
     heights = -(ends[:, :2] @ plane[:2] + plane[3]) / plane[2]
     axes.plot(ends[:, across], heights, color=_INK, lw=1.2)
-    axes.annotate("bench", (ends[1, across], heights[1]), xytext=(-4, 4), textcoords="offset points", ha="right", fontsize=8)
+    axes.annotate(
+        "bench", (ends[1, across], heights[1]), xytext=(-4, 4), textcoords="offset points", ha="right", fontsize=8
+    )
 
 
 def _paper(axes: Axes, title: str, across: int, up: int, low: np.ndarray, high: np.ndarray) -> None:

@@ -124,9 +124,7 @@ def _brown(plane: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
     return bent, d_plane, d_k
 
 
-def _kannala(
-    X: np.ndarray, Y: np.ndarray, Z: np.ndarray, k: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _kannala(X: np.ndarray, Y: np.ndarray, Z: np.ndarray, k: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Distorted coordinates [n, 2], their derivatives by the points [n, 2, 3] and the coefficients [n, 2, 5]."""
     rho = np.maximum(np.hypot(X, Y), 1e-12)
     theta = np.arctan2(rho, Z)

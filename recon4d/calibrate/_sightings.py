@@ -187,7 +187,7 @@ class Shelf:
 
 def _read(path: Path) -> dict[str, Sightings]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as archive, np.load(archive, allow_pickle=False) as file:
             known = {}
             for number, key in enumerate(json.loads(str(file["keys"]))):
                 values = {field.name: file[f"{number}.{field.name}"] for field in fields(Sightings)}

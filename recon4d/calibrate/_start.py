@@ -74,9 +74,7 @@ def _alone(observations: Observations, lens: np.ndarray, kind: Kind) -> State:
         own = observations.view == view
         found = board_poses(lens, kind, observations.point_m[own], observations.pixel[own])
         poses[view] = found[0][1] if found else _in_front()
-    return State(
-        kinds=(kind,), lenses=lens[None], T_cam_rig=np.eye(4)[None], T_rig_board=poses, delays_s=np.zeros(1)
-    )
+    return State(kinds=(kind,), lenses=lens[None], T_cam_rig=np.eye(4)[None], T_rig_board=poses, delays_s=np.zeros(1))
 
 
 def _in_front() -> np.ndarray:
@@ -96,9 +94,7 @@ def groups(pairs: np.ndarray, least: int) -> list[list[int]]:
     return sorted(found, key=len, reverse=True)
 
 
-def chain(
-    poses: Mapping[tuple[int, int], list[tuple[float, np.ndarray]]], pairs: np.ndarray
-) -> tuple[int, np.ndarray]:
+def chain(poses: Mapping[tuple[int, int], list[tuple[float, np.ndarray]]], pairs: np.ndarray) -> tuple[int, np.ndarray]:
     """Cameras' poses in the axes of the one that shares most views.
 
     Args:

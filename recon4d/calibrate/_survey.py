@@ -20,6 +20,8 @@ _FEW = 3
 """With fewer frames of a board it is looked for as what it may have been mistaken for, too."""
 _CLEARLY = 2.0
 """Another reading of the board must be found in so many times more pictures to be taken."""
+_LOOKS = 12
+"""Pictures in which markers of any dictionary are looked for."""
 _STRANGE = 0.1
 """Share of the pictures with markers in which a marker that the board has not may be a false one."""
 
@@ -109,12 +111,12 @@ def _refuse_unseen(board: Board, greys: list[np.ndarray], trials: Mapping[str, o
             f"the board {board} was not found: {said}. Check columns x rows (squares of a ChArUco board, tags of a tag"
             " grid) and, of a ChArUco board, that its first corner is as on the print"
         )
-    other = other_dictionary(greys)
+    other = other_dictionary(greys[:: -(-len(greys) // _LOOKS)])
     seen = f"; markers of another dictionary are seen: {other}" if other else "; no marker of any dictionary is seen"
     raise CalibrationError(
         f"the board {board} was never seen, in {len(greys)} pictures tried from all videos{seen}. Tried too:"
-        f" {', '.join(trials)}. Check the dictionary, that the board is lit and sharp, and that its squares are at least"
-        " 15 pixels wide"
+        f" {', '.join(trials)}. Check the dictionary, that the board is lit and sharp, and that its squares are 15"
+        " pixels wide or more"
     )
 
 
@@ -135,8 +137,8 @@ def _compare_markers(board: Board, found: Mapping[str, Sightings]) -> None:
     if len(never) > board.markers // 4:
         raise CalibrationError(
             f"{len(never)} of the {board.markers} markers of {board} are never seen in any video (numbers"
-            f" {never[0]} to {never[-1]}): the board has fewer squares, or a part of it is always covered. Give its true"
-            " columns x rows"
+            f" {never[0]} to {never[-1]}): the board has fewer squares, or a part of it is always covered. Give its"
+            " true columns x rows"
         )
 
 
@@ -147,6 +149,6 @@ def _what_was_found(name: str, board: Board, one: Sightings) -> Finding:
     points = len(one.frame) / seen
     return Finding(
         severity="note",
-        message=f"the board was seen in {seen} of {frames} frames, {points:.1f} of {len(board.points_m)} points a frame",
+        message=f"the board was seen in {seen} of {frames} frames, with {points:.1f} of {len(board.points_m)} points",
         camera=name,
     )

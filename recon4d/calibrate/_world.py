@@ -91,8 +91,8 @@ def on_bench(T_rig_boards: np.ndarray, thickness_m: float) -> World:
     return World(
         T_world_rig=T_world_board @ np.linalg.inv(T),
         plane=np.array([0, 0, 1.0, 0]),
-        words="z = 0 is the bench under the board that lay on it; x runs along its columns, the origin is under its first"
-        " corner",
+        words="z = 0 is the bench under the board that lay on it; x runs along its columns, the origin is under its"
+        " first corner",
     )
 
 
@@ -110,9 +110,7 @@ def at_base(T_rig_tag: np.ndarray, tag: BaseTag, bench: World | None) -> World:
 def moved(state: State, world: World) -> State:
     """Poses in the world instead of the rig's own frame."""
     T_rig_world = np.linalg.inv(world.T_world_rig)
-    return replace(
-        state, T_cam_rig=state.T_cam_rig @ T_rig_world, T_rig_board=world.T_world_rig @ state.T_rig_board
-    )
+    return replace(state, T_cam_rig=state.T_cam_rig @ T_rig_world, T_rig_board=world.T_world_rig @ state.T_rig_board)
 
 
 def find_tag(
@@ -196,8 +194,8 @@ def _check_tag_size(state: State, observations: Observations, tag: BaseTag) -> N
     side = float(np.median(np.linalg.norm(corners - np.roll(corners, 1, axis=0), axis=-1)))
     if abs(side / tag.size_m - 1) > _TAG_SIZE:
         raise CalibrationError(
-            f"the base's tag measures {side * 1e3:.1f} mm, given were {tag.size_m * 1e3:.1f} mm: the side is that of the"
-            " black frame. Either it, or the board's square, is given wrong"
+            f"the base's tag measures {side * 1e3:.1f} mm, given were {tag.size_m * 1e3:.1f} mm: the side is that of"
+            " the black frame. Either it, or the board's square, is given wrong"
         )
 
 

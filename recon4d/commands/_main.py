@@ -10,6 +10,7 @@ import tyro
 
 from recon4d import __version__
 from recon4d.commands._accelerators import accelerators
+from recon4d.commands._calibrate import calibrate
 from recon4d.commands._check import check
 from recon4d.commands._import import convert_calibration, import_
 from recon4d.commands._look import export, render, score
@@ -86,6 +87,7 @@ def commands() -> dict[str, Callable[..., int]]:
         "reconstruct": reconstruct,
         "import": import_,
         "convert-calibration": convert_calibration,
+        "calibrate": calibrate,
         "check": check,
         "view": view,
         "render": render,

@@ -20,6 +20,7 @@ ROOT = ""
 ALLOWED: dict[str, set[str]] = {
     "accelerators": set(),
     "capture": set(),
+    "calibrate": {"capture"},
     "points": set(),
     "model": set(),
     "raster": set(),
@@ -33,7 +34,19 @@ ALLOWED: dict[str, set[str]] = {
     "verify": {"accelerators", "model", "raster", "loss", "train"},
     "reconstruct": {"capture", "points", "model", "raster", "loss", "scene", "train", "score", "show", "export"},
     "commands": {
-        *("accelerators", "capture", "model", "raster", "loss", "scene", "train", "score", "show", "export"),
+        *(
+            "accelerators",
+            "calibrate",
+            "capture",
+            "model",
+            "raster",
+            "loss",
+            "scene",
+            "train",
+            "score",
+            "show",
+            "export",
+        ),
         *("reconstruct", "verify"),
     },
     "__main__": {"commands"},
