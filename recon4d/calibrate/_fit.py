@@ -58,6 +58,7 @@ class Rules:
     names: tuple[str, ...]
     sizes: tuple[tuple[int, int], ...]
     lens: str
+    every: int
     most: int
     held_out_every: int
     delay_s: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -19,16 +20,28 @@ _VIDEOS = {".mp4", ".mov", ".mkv", ".avi", ".webm", ".m4v", ".mpg", ".mpeg", ".t
 _UNITS_M = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "in": 0.0254}
 
 
+@dataclass(frozen=True, kw_only=True)
+class WorldOptions:
+    """Where the world is."""
+
+    align: str | None = None
+    """when the board lies on the bench, which becomes z = 0: first, last, seconds, or a folder of videos of it."""
+    thickness: str = "0mm"
+    """of the board that lies on the bench, as in 3mm."""
+    base_tag: str | None = None
+    """a tag that stays where it is and makes the world the robot's base: NUMBER:SIDE or NUMBER:SIDE:DICTIONARY, as in
+    7:60mm."""
+    base: str | None = None
+    """where that tag is in the robot's base: x,y,z in metres and its turn about z in degrees, as in 0.2,0,0,90."""
+
+
 def calibrate(
     videos: Annotated[tuple[Path, ...], tyro.conf.Positional],
     /,
     *,
     board: str,
     out: Path = Path("calibration.json"),
-    align: str | None = None,
-    thickness: str = "0mm",
-    base_tag: str | None = None,
-    base: str | None = None,
+    world: Annotated[WorldOptions, tyro.conf.arg(name="")] = WorldOptions(),
     lens: Literal["auto", "opencv", "fisheye"] = "auto",
     every: int = 1,
 ) -> int:
@@ -45,11 +58,7 @@ def calibrate(
             fields: marker=0.75 (its share of the square), gap=0.3 (between tags, in tags), legacy, inverted, first=0,
             order=bottom.
         out: calibration to write; recon4d import reads it, and capture.json has the same fields.
-        align: when the board lies on the bench, which becomes z = 0: first, last, seconds, or a folder of videos of it.
-        thickness: of the board that lies on the bench, as in 3mm.
-        base_tag: a tag that stays where it is and makes the world the robot's base, as NUMBER:SIDE or
-            NUMBER:SIDE:DICTIONARY, as in 7:60mm.
-        base: where that tag is in the robot's base: x,y,z in metres and its turn about z in degrees, as in 0.2,0,0,90.
+        world: where the world is.
         lens: lens model; auto takes a fisheye where it explains a camera clearly better.
         every: search only each so many frames; 3 is enough at 30 frames a second.
     """
@@ -61,8 +70,7 @@ def calibrate(
 
     given = _named(videos)
     plan = Board.parse(board)
-    bench = _align(align, thickness)
-    tag = _base_tag(base_tag, base)
+    bench, tag = _align(world.align, world.thickness), _base_tag(world.base_tag, world.base)
 
     def beside(ending: str) -> Path:
         return out.with_name(f"{out.stem}_{ending}")
