@@ -87,8 +87,7 @@ def calibrate(
 ) -> Calibrated:
     """Cameras from videos of a board that is carried through what they see.
 
-    Lenses and poses are found by bundle adjustment (Triggs et al. 2000), from each lens alone (Zhang 2000) and a
-    spanning tree of cameras that saw the board together.
+    Lenses and poses come from bundle adjustment (Triggs et al. 2000), begun at each lens alone (Zhang 2000).
 
     Args:
         videos: By the camera's name; all filmed the same board at the same time.

@@ -64,7 +64,6 @@ def calibrate(
     """
     from recon4d.calibrate import Board, CalibrateConfig, draw_coverage, draw_rig
     from recon4d.calibrate import calibrate as calibrated
-    from recon4d.capture import write_calibration
     from recon4d.commands._progress import Painter, stop_on_signal
     from recon4d.files import write_atomic
 
@@ -86,7 +85,7 @@ def calibrate(
             on_event=on_event,
             should_stop=should_stop,
         )
-    write_calibration(result.rig, out, "calibration")
+    write_atomic(out, json_.dumps(result.rig.to_manifest(), indent=1))
     write_atomic(beside("report.json"), json_.dumps(result.to_json(), indent=1))
     draw_rig(result, beside("rig.png"))
     draw_coverage(result, beside("coverage.png"))

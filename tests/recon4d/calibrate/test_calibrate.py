@@ -108,6 +108,7 @@ def test_the_command_writes_what_import_reads(
 ) -> None:
     (tmp_path / "c_detections.npz").write_bytes(cache.read_bytes())
     folder = str(next(iter(videos.values())).parent)
+    (tmp_path / "c.json").write_text("of an earlier run")
     code = main(["calibrate", folder, "--board", str(board), "--out", str(tmp_path / "c.json"), "--align", "first"])
     said = capsys.readouterr()
     assert code == 0, said.err
