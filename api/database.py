@@ -8,24 +8,41 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import create_engine, event
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from api.tables import Base
+from recon4d.errors import OutputError
 
 BUSY_MS = 30_000
 """How long a writer waits for another one."""
 
 
 class Database:
-    """Sessions on the service's tables, from any thread."""
+    """Sessions on the service's tables, from any thread.
+
+    Args:
+        path: the SQLite file, made where there is none.
+
+    Raises:
+        OutputError: it is no such file, or cannot be read or written.
+    """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self.engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": BUSY_MS / 1000})
         event.listen(self.engine, "connect", _set_up)
         event.listen(self.engine, "begin", _begin)
-        Base.metadata.create_all(self.engine)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Base.metadata.create_all(self.engine)
+        except (OSError, DBAPIError) as error:
+            self.close()
+            reason = error.strerror if isinstance(error, OSError) else error.orig
+            raise OutputError(
+                f"the service's database '{path}' cannot be used: {reason}; free space, correct its permissions,"
+                " restore it from a backup, or choose another folder with --data-dir"
+            ) from error
 
     @contextmanager
     def writing(self) -> Iterator[Session]:

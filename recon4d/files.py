@@ -21,13 +21,19 @@ if TYPE_CHECKING:
 def replacing(path: Path) -> Iterator[Path]:
     """Gives a temporary name beside ``path``; on success that file takes the place of ``path`` in one step.
 
-    On any error the temporary file is removed and what ``path`` held before stays as it was.
+    On any error the temporary file is removed and what ``path`` held before stays as it was. A link stays one: what it
+    names is replaced.
 
     Raises:
-        OutputError: the file cannot be written (no space, no permission, the parent is a file).
+        OutputError: the file cannot be written (no space, no permission, the parent is a file), or ``path`` is a
+            folder, a device or a pipe, whose place no file may take.
     """
+    named, path = path, Path(os.path.realpath(path))
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
+        if path.exists() and not path.is_file():
+            kind = "a folder" if path.is_dir() else "a device or a pipe"
+            raise OSError(0, f"it is {kind}, and no file")
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield temporary
@@ -38,7 +44,7 @@ def replacing(path: Path) -> Iterator[Path]:
             temporary.unlink(missing_ok=True)
     except OSError as error:
         raise OutputError(
-            f"cannot write {path}: {error.strerror or error}; what was there before is unchanged. Free space or choose"
+            f"cannot write {named}: {error.strerror or error}; what was there before is unchanged. Free space or choose"
             " another folder"
         ) from error
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from api.commands._extra import service_extra
+from recon4d.errors import ConfigError
 
 if TYPE_CHECKING:
     from api.database import Database
@@ -50,7 +51,7 @@ class List:
 
     def run(self) -> int:
         """Prints a line a key."""
-        with _database(self.data_dir) as database:
+        with _database(self.data_dir, made=True) as database:
             from api.keys import list_keys
             from api.wire import time_text
 
@@ -72,7 +73,7 @@ class Revoke:
 
     def run(self) -> int:
         """Revokes it."""
-        with _database(self.data_dir) as database:
+        with _database(self.data_dir, made=True) as database:
             from api.keys import revoke_key
 
             key = revoke_key(database, self.id)
@@ -93,12 +94,18 @@ def keys(
 
 
 @contextmanager
-def _database(data_dir: Path | None) -> Iterator[Database]:
+def _database(data_dir: Path | None, *, made: bool = False) -> Iterator[Database]:
+    """The folder's database; with ``made``, one that is there already."""
     with service_extra("recon4d keys"):
         from api.database import Database
         from api.settings import Settings
 
         settings = Settings() if data_dir is None else Settings(data_dir=data_dir)
+        if made and not settings.database.is_file():
+            raise ConfigError(
+                f"'{settings.data_dir}' is no service's folder: it holds no {settings.database.name}; name the one"
+                " that 'recon4d serve' or 'recon4d keys create' made, with --data-dir"
+            )
         database = Database(settings.database)
         try:
             yield database

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import tyro
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from recon4d.commands import Painter, print_scores
+from recon4d.commands import Painter, print_scores, table_console
 from recon4d.errors import ConfigError
 from recon4d.events import OnEvent, ignore
 from recon4d.files import write_atomic
@@ -176,10 +175,13 @@ class List(_Service):
             ("jobs", ("id", "kind", "name", "made", "state", "stage", "done"),
              [(j.id, j.kind, j.name, j.created_at, j.state, j.stage, f"{100 * j.fraction:.0f} %") for j in jobs]),
         ):  # fmt: skip
-            table = Table(*columns, title=title, title_justify="left")
+            table = Table(title=title, title_justify="left")
+            for column in columns:  # An id is to be copied: it stays whole, in a line.
+                widest = max((len(row[0]) for row in rows), default=0) if column == "id" else None
+                table.add_column(column, overflow="fold", min_width=widest)
             for row in rows:
                 table.add_row(*map(escape, row))
-            Console().print(table)
+            table_console().print(table)
         return 0
 
 

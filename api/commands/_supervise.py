@@ -12,7 +12,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 
 import uvicorn
 from fastapi import FastAPI
@@ -44,7 +44,7 @@ def run(settings: Settings, *, worker: bool) -> int:
 
     Raises:
         ConfigError: the address is taken, or open to others while there is no key.
-        OutputError: another service uses the data folder, or it cannot be written.
+        OutputError: another service uses the data folder, or it or its database cannot be written.
     """
     configure_logging()
     with _alone(settings), _listening(settings) as listener:
@@ -176,7 +176,7 @@ def _alone(settings: Settings) -> Iterator[None]:
 
 @contextmanager
 def _listening(settings: Settings) -> Iterator[socket.socket]:
-    _require_key(settings)
+    _require_key(settings)  # It opens the database: what is wrong with that is said before anything starts.
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         listener = socket.create_server((settings.host, settings.port), family=family, backlog=2048)
@@ -194,16 +194,16 @@ def _listening(settings: Settings) -> Iterator[socket.socket]:
 
 def _require_key(settings: Settings) -> None:
     """Others than this machine are served by key alone."""
-    with suppress(ValueError):
-        if settings.host == "localhost" or ipaddress.ip_address(settings.host).is_loopback:
+    with closing(Database(settings.database)) as database:
+        if _is_loopback(settings.host) or any_key(database):
             return
-    database = Database(settings.database)
-    try:
-        if any_key(database):
-            return
-    finally:
-        database.close()
     raise ConfigError(
         f"--host is {settings.host}, which others can reach, but there is no API key; make one first:"
         f" recon4d keys create NAME --data-dir {settings.data_dir}"
     )
+
+
+def _is_loopback(host: str) -> bool:
+    with suppress(ValueError):
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    return False

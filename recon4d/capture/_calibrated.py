@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from recon4d.capture._findings import Finding
 from recon4d.capture._fit import FITS, Fit, fitted_to
-from recon4d.capture._match import match_videos, videos_in
+from recon4d.capture._match import LEVELS, match_videos, videos_in
 from recon4d.capture._rig import RigCamera
 from recon4d.capture.calibrations import Found, ReadConfig, Untrusted, find_calibration, settle
 from recon4d.capture.formats import Foreign
@@ -49,9 +49,12 @@ def read_calibrated(
         raise ConfigError(f"fit must be one of {', '.join(FITS)}; it is '{fit}'")
     place = Untrusted(calibration or source)
     name, found = find_calibration(place, format)
-    found = found if cameras is None else _only(found, cameras)
+    unwanted: set[str] = set()
+    if cameras is not None:
+        unwanted = {camera.name for camera in found.cameras} - set(cameras)
+        found = _only(found, cameras)
     if need_videos:
-        found, matched, said = _matched(found, videos, source, known=calibration is None)
+        found, matched, said = _matched(found, videos, source, known=calibration is None, unwanted=unwanted)
         sizes = {camera: _size(video, camera) for camera, video in matched.items()}
     else:
         matched = {camera.name: camera.video for camera in found.cameras if camera.video is not None}
@@ -81,7 +84,7 @@ def _only(found: Found, wanted: Sequence[str]) -> Found:
 
 
 def _matched(
-    found: Found, videos: Path | None, source: Path, *, known: bool
+    found: Found, videos: Path | None, source: Path, *, known: bool, unwanted: Collection[str]
 ) -> tuple[Found, dict[str, Path], list[Finding]]:
     """The calibration with names that its videos have told, each camera's video, and what is to be said of it."""
     if videos is None and known and all(camera.video is not None for camera in found.cameras):
@@ -95,12 +98,19 @@ def _matched(
         pairs = ", ".join(f"{name} = {path.name}" for name, path in list(matched.items())[:16])
         said.append(Finding(severity="note", message=f"videos matched: {ignored} ({pairs})"))
     for path in files:
-        if path not in matched.values():
+        if path not in matched.values() and not _is_of(path, unwanted):
             said.append(_stray(path))
     if found.ordered:  # Made-up names give way to the videos'.
         cameras = tuple(replace(camera, name=matched[camera.name].stem) for camera in found.cameras)
         return replace(found, cameras=cameras), {path.stem: path for path in matched.values()}, said
     return found, matched, said
+
+
+def _is_of(video: Path, cameras: Collection[str]) -> bool:
+    """Whether a video is the one of a camera, among those that were left out on request."""
+    if not cameras:
+        return False
+    return any(key(video.stem) in {key(name) for name in cameras} for _, key in LEVELS)
 
 
 def _stray(path: Path) -> Finding:

@@ -32,7 +32,7 @@ def _number(name: str) -> str:
     return numbers[0] if len(numbers) == 1 else _unpadded(name)
 
 
-_LEVELS: tuple[tuple[str, Callable[[str], str]], ...] = (
+LEVELS: tuple[tuple[str, Callable[[str], str]], ...] = (
     ("", _composed),
     ("upper and lower case are the same", _folded),
     ("leading zeros and separators do not count", _unpadded),
@@ -79,7 +79,7 @@ def match_videos(
             )
         return dict(zip(cameras, videos, strict=True)), "cameras are in the order of the sorted videos"
     best: tuple[int, list[str], list[str]] | None = None
-    for ignored, key in _LEVELS:
+    for ignored, key in LEVELS:
         by_key: dict[str, list[Path]] = {}
         for path in videos:
             by_key.setdefault(key(path.stem), []).append(path)

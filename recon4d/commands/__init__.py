@@ -11,7 +11,7 @@ its value a function with annotated arguments that returns an exit code.
 
 from recon4d.commands._device import usable
 from recon4d.commands._main import main, run
-from recon4d.commands._progress import Painter
+from recon4d.commands._progress import Painter, table_console
 from recon4d.commands._reconstruct import print_scores
 
-__all__ = ["Painter", "main", "print_scores", "run", "usable"]
+__all__ = ["Painter", "main", "print_scores", "run", "table_console", "usable"]

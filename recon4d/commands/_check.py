@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from recon4d.commands._progress import Painter, stop_on_signal
+from recon4d.commands._progress import Painter, stop_on_signal, table_console
 from recon4d.errors import CaptureError, OutputError
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from recon4d.reconstruct import Estimate
 
 _COLOURS = {"error": "red", "warning": "yellow", "note": "dim"}
-_PIPED_COLUMNS = 180
-"""Where there is no terminal, tables are made so wide that hardly a line is broken."""
 
 
 def check(
@@ -42,12 +39,12 @@ def check(
     from recon4d.capture import contact_sheet, examine
     from recon4d.reconstruct import estimates
 
+    place = _place(capture, sheet)
     with stop_on_signal() as should_stop, Painter(quiet=quiet or json) as on_event:
         examination = examine(capture, on_event=on_event, should_stop=should_stop)
     expected = estimates(examination) if examination.usable else {}
-    place = _place(capture, sheet)
     picture = None if place is None else contact_sheet(examination)
-    drawn = None if place is None or picture is None else _write(place, picture)
+    drawn = None if picture is None else place
     if json:
         costs = {name: vars(cost) for name, cost in expected.items()}
         report = {"capture": str(capture), **examination.to_json(), "estimates": costs, "sheet": drawn and str(drawn)}
@@ -58,6 +55,8 @@ def check(
             print(f"sheet   {drawn}")
         counts = ", ".join(f"{count} {kind}" for kind, count in examination.counts().items())
         print(f"{capture}: {counts}", file=sys.stderr)
+    if drawn is not None:  # Last: what was found is said even where no sheet can be written.
+        _write(drawn, picture)
     return 0 if examination.usable else CaptureError.exit_code
 
 
@@ -65,27 +64,25 @@ def _place(capture: Path, sheet: str) -> Path | None:
     if sheet == "none":
         return None
     folder = capture.resolve()
-    return Path(sheet) if sheet else folder.with_name(f"{folder.name}.check.png")
+    place = Path(sheet) if sheet else folder.with_name(f"{folder.name}.check.png")
+    if place.suffix.lower() != ".png":
+        raise OutputError(f"the sheet '{place}' must be a .png file; correct --sheet, or write --sheet none")
+    return place
 
 
-def _write(place: Path, picture: Any) -> Path:  # A numpy array; numpy is not imported for the help alone.
+def _write(place: Path, picture: Any) -> None:  # A numpy array; numpy is not imported for the help alone.
     import cv2
 
     from recon4d.files import write_atomic
 
-    if place.suffix.lower() != ".png":
-        raise OutputError(f"the sheet '{place}' must be a .png file; correct --sheet, or write --sheet none")
     done, data = cv2.imencode(".png", picture[..., ::-1])
     assert done
     write_atomic(place, data.tobytes())
-    return place
 
 
 def _show(examination: Examination, expected: dict[str, Estimate]) -> None:
     """Tables of the findings and of the cameras, and what holds for all of them."""
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=_PIPED_COLUMNS)
+    console = table_console()
     if examination.findings:
         console.print(_findings(examination))
     if examination.cameras:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,7 +120,8 @@ def import_(
     }
     given = {name: value for name, value in chosen.items() if value is not None}
     capture = import_capture(format, source, out, on_finding=_say, **given)
-    print(f"capture {capture}\nnext: recon4d check {capture}; recon4d reconstruct {capture} --out SCENE")
+    written = shlex.quote(str(capture))  # To be copied, whatever the name.
+    print(f"capture {capture}\nnext: recon4d check {written}; recon4d reconstruct {written} --out SCENE")
     return 0
 
 

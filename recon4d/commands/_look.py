@@ -39,11 +39,13 @@ def render(
     from recon4d.scene import load
     from recon4d.show import VideoConfig, picture, video
 
+    if time_s is not None and kind not in ("picture", "frozen"):
+        raise ConfigError(f"--time-s is the instant of a picture or of frozen time; '{kind}' shows the whole clip")
     loaded, device = load(scene), usable(device)
     if kind == "picture":
         print(picture(loaded, out, camera=camera, time_s=time_s, device=device))
         return 0
-    if out.suffix != ".mp4":
+    if out.suffix.lower() != ".mp4":
         raise ConfigError(f"a film is written as .mp4; --out is {out}")
     with stop_on_signal() as should_stop, Painter(quiet=quiet) as on_event:
         config = VideoConfig(camera=camera, time_s=time_s, device=device)
@@ -116,10 +118,10 @@ def score(
         scores = score_scene(
             loaded, divide(ingested), ScoreConfig(device=device), on_event=on_event, should_stop=should_stop
         )
-    if out is not None:
-        write_atomic(out, json_.dumps(scores, indent=1))
     if json:
         print(json_.dumps(scores))
     else:
         print_scores(scores)
+    if out is not None:  # Last: minutes of work are not to be lost with a file that cannot be written.
+        write_atomic(out, json_.dumps(scores, indent=1))
     return 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import entry_points
 
 import tyro
@@ -16,9 +19,11 @@ from recon4d.commands._import import convert_calibration, import_
 from recon4d.commands._look import export, render, score
 from recon4d.commands._reconstruct import reconstruct
 from recon4d.commands._view import view
-from recon4d.errors import ConfigError, MissingExtraError, Recon4DError
+from recon4d.errors import ConfigError, MissingExtraError, OutputError, Recon4DError
 
 ENTRY_POINTS = "recon4d.commands"
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
+"""What the system answers where nothing more can be written."""
 _DESCRIPTION = f"""Turns videos of a workbench from several fixed cameras into a dynamic 4D Gaussian scene.
 Version {__version__}.
 
@@ -56,9 +61,11 @@ def run(
         print(f"{program} {__version__}")
         return 0
     try:
-        return tyro.extras.subcommand_cli_from_dict(
+        code = tyro.extras.subcommand_cli_from_dict(
             table(), prog=program, description=description, args=arguments, sort_subcommands=False
         )
+        sys.stdout.flush()  # Results that cannot be written are no success.
+        return code
     except Recon4DError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -75,6 +82,22 @@ def run(
     except BrokenPipeError:  # The reader of our output went away, as `head` does.
         sys.stderr.close()
         return 141
+    except OSError as error:
+        return _refused(error)
+
+
+def _refused(error: OSError) -> int:
+    """Says what the system has against a file that nothing else looked at before: a name that is too long, a full disk.
+
+    Returns:
+        The exit code of an output that cannot be written, or else of an option.
+    """
+    if error.errno in _FULL:
+        with suppress(OSError, ValueError):  # What stdout still holds would be tried, and told, once more at the end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    where = "" if error.filename is None else f"'{error.filename}': "
+    print(f"error: {where}{error.strerror or error}", file=sys.stderr)
+    return OutputError.exit_code if error.errno in _FULL else ConfigError.exit_code
 
 
 def commands() -> dict[str, Callable[..., int]]:

@@ -16,6 +16,15 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from recon4d import events
 from recon4d.events import Event, OnEvent, ShouldStop, to_json
 
+_PIPED_COLUMNS = 180
+"""Where there is no terminal, tables are made so wide that hardly a line is broken."""
+
+
+def table_console() -> Console:
+    """Where tables are printed: stdout."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_PIPED_COLUMNS)
+
 
 class Painter:
     """Draws events: a bar a stage on a terminal, a line now and then elsewhere, JSON lines when asked.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
 import threading
@@ -38,6 +39,7 @@ def view(scene: Annotated[Path, tyro.conf.Positional], /, *, port: int = 0, open
         with server:
             # Not in this thread: an interrupt that came while it let go of a request's thread would be lost.
             threading.Thread(target=server.serve_forever, daemon=True).start()
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # The same as Ctrl-C: the folder goes too.
             try:
                 print(address, flush=True)
                 if open and not webbrowser.open(address):

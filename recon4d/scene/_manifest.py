@@ -72,7 +72,11 @@ def read(path: Path) -> dict[str, Any]:
         raise SceneError(
             f"{path.parent} is no scene: it has no {path.name}; give the folder it was saved to"
         ) from error
-    except (OSError, ValueError) as error:
+    except NotADirectoryError as error:
+        raise SceneError(f"{path.parent} is no scene folder; give the folder that holds {path.name}") from error
+    except OSError as error:
+        raise SceneError(f"{path} cannot be read: {error.strerror or error}; correct the path") from error
+    except ValueError as error:
         raise SceneError(f"{path} cannot be read as JSON: {error}; restore it or reconstruct again") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         found = manifest.get("format") if isinstance(manifest, dict) else type(manifest).__name__

@@ -49,9 +49,12 @@ def load_policy(name: str, width: int) -> Policy:
         )
     module, _, factory = name.partition(":")
     try:
-        made = getattr(importlib.import_module(module), factory)(width)
-    except (ImportError, AttributeError) as error:
+        make = getattr(importlib.import_module(module), factory)
+    except (ImportError, AttributeError, ValueError) as error:
         raise EvaluationError(f"the policy '{name}' cannot be loaded: {error}") from error
+    if not callable(make):
+        raise EvaluationError(f"the policy '{name}' is a {type(make).__name__}; it must be a function of one argument")
+    made = make(width)
     if not callable(made):
         raise EvaluationError(f"the policy '{name}' gave a {type(made).__name__}, which cannot be called")
     return cast(Policy, made)

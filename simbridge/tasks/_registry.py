@@ -32,7 +32,7 @@ def make_task(name: str, **options: Any) -> Task:
     places = _places()
     if name not in places:
         near = difflib.get_close_matches(name, places, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
+        hint = f"; did you mean '{near[0]}'?" if near else "."
         raise TaskError(f"no task '{name}'{hint} There are {', '.join(places)}")
     module, _, member = places[name].partition(":")
     kind: Any = getattr(import_module(module), member)

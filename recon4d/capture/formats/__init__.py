@@ -81,7 +81,7 @@ def import_capture(
     Raises:
         ConfigError: there is no such format, or it takes no such option.
         CaptureError: the source does not hold what the format says.
-        OutputError: the target holds a capture already, or cannot be written.
+        OutputError: the target holds a capture or another file of such a name already, or cannot be written.
     """
     source = Path(source)
     target = Path(source.resolve().name) if target is None else Path(target)
@@ -91,28 +91,46 @@ def import_capture(
     if on_finding is not None:
         for finding in foreign.findings:
             on_finding(finding)
-    manifest = target / "capture.json"
-    if manifest.exists():
-        raise OutputError(f"'{manifest}' exists already; remove it, or choose another folder")
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        cameras = []
-        for camera in foreign.manifest["cameras"]:
-            name = camera["name"]
-            if name != Path(name).name or "\\" in name:  # Files are named after it.
-                raise CaptureError("the name must be one without slashes", camera=name)
-            placed = {**camera, "video": _place(foreign.videos[name], target, name)}
-            if name in foreign.timestamps:
-                placed["timestamps"] = f"{name}.timestamps.json"
-                (target / placed["timestamps"]).write_text(json.dumps(foreign.timestamps[name]), "utf-8")
-            cameras.append(placed)
-        for name, content in foreign.files.items():
-            (target / name).write_text(content, "utf-8")
-        text = json.dumps({**foreign.manifest, "cameras": cameras}, indent=2, ensure_ascii=False)
-        manifest.write_text(text + "\n", "utf-8")
+        _write(foreign, target)
     except OSError as error:
         raise OutputError(f"'{target}' cannot be written: {error}; choose another folder") from error
     return target
+
+
+def _write(foreign: Foreign, target: Path) -> None:
+    """Writes the capture folder; nothing that is there already is touched."""
+    texts = dict(foreign.files)
+    cameras = []
+    for camera in foreign.manifest["cameras"]:
+        name = camera["name"]
+        if name != Path(name).name or "\\" in name:  # Files are named after it.
+            raise CaptureError("the name must be one without slashes", camera=name)
+        placed = {**camera, "video": _placed(foreign.videos[name], target, name)}
+        if name in foreign.timestamps:
+            placed["timestamps"] = f"{name}.timestamps.json"
+            texts[placed["timestamps"]] = json.dumps(foreign.timestamps[name])
+        cameras.append(placed)
+    whole = {**foreign.manifest, "cameras": cameras}
+    texts["capture.json"] = json.dumps(whole, indent=2, ensure_ascii=False) + "\n"  # Last: then all else is there.
+    videos = {camera["video"]: foreign.videos[camera["name"]] for camera in cameras}
+    for name in (*texts, *videos):
+        _refuse_taken(target / name, videos.get(name))
+    target.mkdir(parents=True, exist_ok=True)
+    for camera in cameras:
+        _place(foreign.videos[camera["name"]], target / camera["video"], camera["name"])
+    for name, text in texts.items():
+        (target / name).write_text(text, "utf-8")
+
+
+def _refuse_taken(path: Path, video: Path | Part | None) -> None:
+    """Nothing may be there, unless it is the very video that is to be there.
+
+    Raises:
+        OutputError: another file has the name.
+    """
+    if os.path.lexists(path) and not (isinstance(video, Path) and path.exists() and path.samefile(video)):
+        raise OutputError(f"'{path}' exists already; remove it, or choose another folder")
 
 
 def read_layout(format: str, source: Path | str, **options: Any) -> Foreign:
@@ -144,20 +162,25 @@ def _reader(format: str) -> Read:
     raise ConfigError(f"there is no capture format '{format}'; there are {list(formats())}")
 
 
-def _place(video: Path | Part, target: Path, name: str) -> str:
-    """The video's path relative to the target, into which it is brought unless it lies there already."""
+def _placed(video: Path | Part, target: Path, name: str) -> str:
+    """Where the video is to be, relative to the target: where it is, or else beside ``capture.json``."""
     if isinstance(video, Part):
-        cut(video, target / f"{name}.mp4", name)
         return f"{name}.mp4"
     if not video.is_file():
         raise CaptureError("the video file is missing", camera=name, file=str(video))
     video, folder = video.resolve(), target.resolve()
-    if video.is_relative_to(folder):
-        return video.relative_to(folder).as_posix()
-    placed = folder / f"{name}{video.suffix}"
-    placed.unlink(missing_ok=True)
+    return video.relative_to(folder).as_posix() if video.is_relative_to(folder) else f"{name}{video.suffix}"
+
+
+def _place(video: Path | Part, placed: Path, name: str) -> None:
+    """Brings a video to its place, unless it is there."""
+    if isinstance(video, Part):
+        cut(video, placed, name)
+        return
+    if placed.exists():
+        return
+    video = video.resolve()
     try:
         os.link(video, placed)
     except OSError:  # Another disk, or a file system or owner that forbids links: copy, which reports its own trouble.
         shutil.copyfile(video, placed)
-    return placed.name

@@ -48,6 +48,21 @@ def test_what_cannot_be_done_is_said(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (code, "there is no key 'key_none'" in err) == (2, True)
 
 
+def test_a_folder_without_a_service_is_said_and_not_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for action in (("list",), ("revoke", "key_none")):
+        code, _, err = run(capsys, *action, "--data-dir", str(tmp_path / "typo"))
+        assert (code, "is no service's folder" in err) == (2, True)
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_database_that_is_none_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "recon4d.db").write_text("no database, but longer than its header: " + "x" * 200)
+    (tmp_path / "file").write_text("")
+    for folder, word in ((tmp_path, "file is not a database"), (tmp_path / "file", "File exists")):
+        code, _, err = run(capsys, "create", "robot", "--data-dir", str(folder))
+        assert (code, word in err, "Traceback" in err) == (5, True, False)
+
+
 WITHOUT_PACKAGES = """
 import sys
 for name in ("fastapi", "sqlalchemy", "pydantic_settings"):

@@ -61,3 +61,13 @@ def test_a_setting_out_of_range_is_named(tmp_path: Path) -> None:
     refused = run("serve", "--data-dir", str(tmp_path), RECON4D_PORT="99999")
     assert refused.returncode == 2
     assert "port: Input should be less than or equal to 65535" in refused.stderr
+
+
+def test_a_database_that_is_none_is_said_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "recon4d.db").write_text("no database, but longer than its header: " + "x" * 200)
+    refused = run("serve", "--data-dir", str(tmp_path), "--port", "0")
+    assert refused.returncode == 5
+    assert refused.stderr.startswith(
+        f"error: the service's database '{tmp_path / 'recon4d.db'}' cannot be used: file is"
+    )
+    assert refused.stdout == ""

@@ -16,7 +16,7 @@ import pytest
 from recon4d.capture import Distortion, Finding, RigCamera, check, import_capture, ingest, read_calibration
 from recon4d.capture._fit import fitted_to
 from recon4d.commands._main import main
-from recon4d.errors import CalibrationError, CaptureError, ConfigError
+from recon4d.errors import CalibrationError, CaptureError, ConfigError, OutputError
 from recon4d.types import Camera
 from tests.calibrations import KINDS, Truth, rig
 
@@ -232,3 +232,37 @@ def test_the_commands(kit: SimpleNamespace, tmp_path: Path, capsys: pytest.Captu
         assert main(["import", "colmap", str(source), "--videos", str(tmp_path / "clips"), *wrong, *new]) == code
         assert words in capsys.readouterr().err
         assert not (tmp_path / "never").exists()
+
+
+def test_nothing_that_is_there_is_replaced(kit: SimpleNamespace, tmp_path: Path) -> None:
+    truth = small()
+    source = film(kit, tmp_path / "source", [f"{t.name}.mkv" for t in truth])
+    KINDS["transforms"].write(source, truth, "c2w-opengl", 1.0)
+    out = tmp_path / "out"
+    out.mkdir()
+    for mine in (f"{truth[1].name}.mkv", "capture.json"):
+        (out / mine).write_text("mine")
+        with pytest.raises(OutputError, match=f"{re.escape(mine)}' exists already"):
+            import_capture("auto", source, out)
+        assert [(path.name, path.read_text()) for path in out.iterdir()] == [(mine, "mine")]
+        (out / mine).unlink()
+    import_capture("auto", source, out)
+    (out / "capture.json").unlink()
+    assert ingest(import_capture("auto", source, out)).clips  # The very same videos are there already.
+
+
+def test_only_videos_that_nobody_spoke_of_are_strays(
+    kit: SimpleNamespace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truth = small()
+    source = film(kit, tmp_path / "the source", [f"{t.name.upper()}.mkv" for t in truth] + ["phone.mkv"])
+    KINDS["transforms"].write(source, truth, "c2w-opengl", 1.0)
+    chosen = [t.name for t in truth[:2]]
+    out = tmp_path / "the capture"
+    assert main(["import", "auto", str(source), "--cameras", *chosen, "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    assert [line for line in said.err.splitlines() if "left out" in line and "warning" in line] == [
+        "warning: phone.mkv: no camera of the calibration has this video; it is left out; calibrate its camera too,"
+        " or take the file away"
+    ]
+    assert f"recon4d check '{out}'" in said.out  # To be copied.

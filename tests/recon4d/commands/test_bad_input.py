@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,6 +171,46 @@ def test_output_that_cannot_be_written(run: Run, capture: Path, scene: Path, tmp
         refused(run(*command), 5, "error:", "file")
 
 
+LONG = "é" * 300
+
+
+@pytest.mark.parametrize("command", ["check", "convert-calibration", "import", "reconstruct", "render", "view"])
+def test_a_name_that_is_too_long_is_said(run: Run, tmp_path: Path, command: str) -> None:
+    before = ("auto",) if command == "import" else ()
+    out = () if command in ("check", "view") else ("--out", tmp_path / "x.png")
+    ran = run(command, *before, tmp_path / LONG, *out)
+    refused(ran, ran.code, "File name too long")
+    assert ran.code in (2, 3, 4)
+
+
+def test_a_place_that_is_too_long_is_said(run: Run, capture: Path, tmp_path: Path) -> None:
+    for arguments in (("convert-calibration", capture / "capture.json"), ("import", "auto", capture)):
+        ran = run(*arguments, "--out", tmp_path / LONG / "x")
+        refused(ran, ran.code, "File name too long")
+        assert ran.code in (2, 5)
+
+
+@pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason="there is no /dev/full")
+def test_results_that_cannot_be_written_are_no_success(capture: Path) -> None:
+    command = [sys.executable, "-m", "recon4d", "check", str(capture), "--json", "--sheet", "none"]
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=300)
+    assert (ran.returncode, ran.stderr) == (5, "error: No space left on device\n")
+
+
+def test_what_was_found_is_said_where_no_file_can_be_written(
+    run: Run, capture: Path, scene: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    ran = run("score", scene, capture, "--json", "--out", tmp_path / "file" / "x.json")
+    refused(ran, 5, "cannot write")
+    assert ran.lines[0]["heldout_cameras"]["psnr"] > 0
+    ran = run("check", capture, "--json", "--sheet", tmp_path / "file" / "x.png")
+    refused(ran, 5, "cannot write")
+    assert ran.lines[0]["usable"]
+    assert run("check", capture, "--json", "--sheet", tmp_path / "x.gif").out == ""  # Said before the work.
+
+
 def test_import_names_the_formats_there_are(run: Run, tmp_path: Path) -> None:
     refused(run("import", "pusht-embodid", tmp_path), 2, "'pusht-embodid'", "'pusht-embodied'")
     refused(run("import", "pusht-embodied", tmp_path / "none", "--out", tmp_path / "out"), 3, "error:", "none")
@@ -200,6 +242,7 @@ def test_a_scene_that_is_none(run: Run, capture: Path, scene: Path, tmp_path: Pa
         (("render", "--out", "x.png", "--kind", "orbit"), 2, (".mp4",)),
         (("render", "--out", "x.png", "--kind", "dream"), 2, ("dream",)),
         (("render", "--out", "x.png", "--time-s", "99"), 2, ("99",)),
+        (("render", "--out", "x.mp4", "--kind", "orbit", "--time-s", "1"), 2, ("'orbit' shows the whole clip",)),
         (("render", "--out", "x.png", "--time-s", "nan"), 2, ("nan",)),
         (("render", "--out", "x.png", "--device", "warp"), 6, ("'warp'",)),
         (("export", "x.ply", "--format", "plx"), 2, ("'plx'", "did you mean", "ply")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -18,10 +19,15 @@ from recon4d.scene import save
 from tests.recon4d.show.world import scene as tiny_scene
 
 
-def test_a_scene_is_served_until_ctrl_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_a_scene_is_served_until_ctrl_c(tmp_path: Path, end: signal.Signals) -> None:
+    (tmp_path / "temporary").mkdir()
+    environment = os.environ | {"TMPDIR": str(tmp_path / "temporary")}
     save(tiny_scene(), tmp_path / "scene")
     command = [sys.executable, "-m", "recon4d", "view", str(tmp_path / "scene")]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
         try:
             assert process.stdout is not None
             address = process.stdout.readline().strip()
@@ -34,12 +40,13 @@ def test_a_scene_is_served_until_ctrl_c(tmp_path: Path) -> None:
                 urllib.request.urlopen(urllib.request.Request(address, headers={"Host": "elsewhere.example:80"}))
             with urllib.request.urlopen(address.replace("127.0.0.1", "localhost")) as page:
                 assert page.status == 200
-            process.send_signal(signal.SIGINT)
+            process.send_signal(end)
             _, errors = process.communicate(timeout=60)
         finally:
             process.kill()
     assert process.returncode == 0
     assert errors == ""
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 def test_a_port_that_is_taken_is_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -121,6 +121,8 @@ def test_progress_is_told_and_a_stop_is_heeded(bundle: Bundle) -> None:
         ("clever", "there are 'random', 'zero'"),
         ("no.such:policy", "cannot be loaded"),
         ("json:nothing", "cannot be loaded"),
+        ("json:__name__", "is a str"),
+        (":policy", "cannot be loaded"),
         ("math:sqrt", "which cannot be called"),
         ("replay:nowhere.npz", "cannot be read"),
     ],
