@@ -18,6 +18,7 @@ from recon4d.commands._check import check
 from recon4d.commands._import import convert_calibration, import_
 from recon4d.commands._look import export, render, score
 from recon4d.commands._reconstruct import reconstruct
+from recon4d.commands._sync import sync
 from recon4d.commands._view import view
 from recon4d.errors import ConfigError, MissingExtraError, OutputError, Recon4DError
 
@@ -112,6 +113,7 @@ def commands() -> dict[str, Callable[..., int]]:
         "convert-calibration": convert_calibration,
         "calibrate": calibrate,
         "check": check,
+        "sync": sync,
         "view": view,
         "render": render,
         "export": export,
