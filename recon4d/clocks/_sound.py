@@ -14,6 +14,8 @@ from scipy import signal
 from recon4d.errors import CaptureError
 
 RATE_HZ = 16_000
+_GAP_S = 5e-3
+"""A larger step of the presentation times is a gap in the sound."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +32,13 @@ def listen(video: Path, camera: str) -> Sound | None:
     """The first audio stream, channels averaged; None where there is none.
 
     Samples are placed by their presentation times, so an encoder's delay, which the container states, is no offset.
+    Within what is continuous the samples themselves count, as some containers round times to milliseconds.
 
     Raises:
         CaptureError: the stream cannot be decoded.
     """
     pieces: list[tuple[float, np.ndarray]] = []
-    rate = 0
+    rate, end_s = 0, -np.inf
     try:
         with av.open(str(video)) as container:
             if not container.streams.audio:
@@ -46,11 +49,13 @@ def listen(video: Path, camera: str) -> Sound | None:
                 resampler = resampler or av.AudioResampler(format="flt", layout=frame.layout, rate=rate)
                 if frame.pts is None or frame.time_base is None:
                     raise CaptureError("its sound carries no presentation times", camera=camera, file=video.name)
-                start_s = float(frame.pts * frame.time_base)
+                due_s = float(frame.pts * frame.time_base)
+                start_s = due_s if abs(due_s - end_s) > _GAP_S else end_s
                 for plain in resampler.resample(frame):
                     values = plain.to_ndarray().reshape(-1, len(plain.layout.channels)).mean(1)
                     pieces.append((start_s, values))
                     start_s += len(values) / rate
+                end_s = start_s
     except (FFmpegError, OSError) as error:
         raise CaptureError(f"its sound cannot be decoded ({error})", camera=camera, file=video.name) from error
     if not pieces:
