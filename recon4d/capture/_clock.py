@@ -75,7 +75,7 @@ def common_time(times: dict[str, np.ndarray], inspection: Inspection) -> tuple[f
         spans = "; ".join(f"'{name}' {t[0]:.3f} to {t[-1]:.3f} s" for name, t in times.items())
         inspection.error(
             f"the cameras have no common time: {spans}",
-            "check that all share one clock, or set time_offset_s",
+            "check that all share one clock; `recon4d sync` finds their offsets",
         )
     for name, t in times.items():
         if not ((t >= start) & (t <= end)).any():
