@@ -22,10 +22,15 @@ from recon4d.types import Camera
 
 _REACH_FRAMES = (4.0, 3.0)
 """Around the clocks, round by round: a reading is exact where the clocks are right already."""
+_DRIFT_S = 0.008
+"""What a drift must amount to over the clip to be believed: on drawn benches without any, up to 7 ms are found in 2.5
+seconds, by points that slide along what turns."""
+_FOLLOWED_PX = 0.07
+"""What all points of a camera may be off by together, which none of them shows; standard deviation."""
 _ITERATIONS = 30
 _OUTLIER_FRAMES = 0.2
-_LOOSE_RATE = 0.02
-"""Standard deviation of a drift about which the readings say nothing."""
+_LOOSE_RATE, _HELD_RATE = 0.02, 1e-8
+"""Standard deviation of a drift about which the readings say nothing, and of one that is held."""
 
 Pair = tuple[str, str]
 
@@ -80,21 +85,35 @@ def solve(views: Mapping[str, View], clocks: dict[str, Clock], reference: str) -
     views = {name: view for name, view in views.items() if name in clocks}
     names = [reference, *(name for name in views if name != reference)]
     middle, half = _common(views, clocks)
-    fit: _Fit | None = None
+    outlier_s = _OUTLIER_FRAMES * max(view.interval_s for view in views.values())
+    fit = _Fit(names, middle, outlier_s)
     for reach in _REACH_FRAMES:
-        fit = _Fit(names, middle, _OUTLIER_FRAMES * max(view.interval_s for view in views.values()))
+        steady = frozenset(name for name in names if clocks[name].scale == 1.0)
+        fit = _Fit(names, middle, outlier_s, steady if reach == _REACH_FRAMES[-1] else frozenset())
         for a, b in combinations(names, 2):
             fit.add(a, b, _read(views[a], views[b], clocks[a], clocks[b], reach))
         fit.solve()
         # What is left is a lag on the common clock; the reference's is zero.
         clocks = {name: late_by(*fit.lag(name), middle).after(clocks[name]) for name in names}
-    assert fit is not None
+        clocks = {name: _steadied(clock, middle, half) for name, clock in clocks.items()}
     return Solution(
         clocks=clocks,
-        error_s={name: fit.error_s(name, half) for name in names},
+        error_s={name: 0.0 if name == reference else _error_s(fit, name, views[name], half) for name in names},
         misfits_s=fit.misfits_s(half),
         spread={name: fit.spread(name) for name in names},
     )
+
+
+def _error_s(fit: _Fit, name: str, view: View, half_s: float) -> float:
+    return float(np.hypot(fit.error_s(name, half_s), _FOLLOWED_PX / max(view.tracks.speed_px_s, 1e-6)))
+
+
+def _steadied(clock: Clock, middle_s: float, half_s: float) -> Clock:
+    """Without a drift too small to be believed; right at the middle of the clip as before."""
+    if abs(clock.scale - 1) * 2 * half_s >= _DRIFT_S:
+        return clock
+    own_s = (middle_s - clock.offset_s) / clock.scale
+    return Clock(offset_s=middle_s - own_s)
 
 
 def _common(views: Mapping[str, View], clocks: Mapping[str, Clock]) -> tuple[float, float]:
@@ -113,10 +132,14 @@ def _read(a: View, b: View, clock_a: Clock, clock_b: Clock, reach_frames: float)
 class _Fit:
     """Robust least squares of lag(t) = p + q (t - middle) per camera, from readings of pairs."""
 
-    def __init__(self, names: list[str], middle_s: float, outlier_s: float) -> None:
+    def __init__(
+        self, names: list[str], middle_s: float, outlier_s: float, steady: frozenset[str] = frozenset()
+    ) -> None:
         self._names = names
         self._middle_s = middle_s
         self._outlier_s = outlier_s
+        self._steady = steady
+        """Cameras that have no drift."""
         self._readings: dict[Pair, Readings] = {}
         self._lags = np.zeros((len(names), 2))
         self._covariance = np.zeros((len(names), 2, len(names), 2))
@@ -131,7 +154,8 @@ class _Fit:
         weight = np.concatenate([readings.weight for readings in self._readings.values()])
         # The reference's two columns are left out: it is right by definition.
         design, solution = design[:, 2:], np.zeros(design.shape[1] - 2)
-        loose = np.tile([0.0, 1 / _LOOSE_RATE**2], len(solution) // 2)
+        rates = [_HELD_RATE if name in self._steady else _LOOSE_RATE for name in self._names[1:]]
+        loose = np.stack([np.zeros(len(rates)), 1 / np.square(rates)], 1).ravel()
         normal = np.diag(loose)
         for _ in range(_ITERATIONS):
             off = lag - design @ solution
