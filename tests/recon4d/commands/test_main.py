@@ -26,6 +26,8 @@ OPTIONS = {
     "import": ("--out", "pusht-embodied"),
     "check": ("--json", "--sheet", "--quiet"),
     "convert-calibration": ("--help",),
+    "calibrate": ("--board", "--out", "--align", "--base-tag"),
+    "sync": ("--out", "--method", "--reference", "--drop-bad-cameras", "--json"),
     "view": ("--port", "--open"),
     "render": ("--out", "--kind", "--camera", "--time-s", "--device", "--quiet", "orbit", "frozen", "depth"),
     "export": ("--format", "--time-s", "--fps", "ply-sequence"),
