@@ -23,10 +23,11 @@ from recon4d.calibrate._lens import SLOTS, Kind
 from recon4d.errors import Stopped
 from recon4d.events import ShouldStop, never
 
-CAMERA = SLOTS + 7
-"""Numbers of a camera: its lens, a rotation vector and a translation that move T_cam_rig from the left, its delay."""
+CAMERA = SLOTS + 8
+"""Numbers of a camera: its lens, a rotation vector and a translation that move T_cam_rig from the left, its delay, and
+how long it takes to read a picture out."""
 POSE = slice(SLOTS, SLOTS + 6)
-DELAY = SLOTS + 6
+DELAY, READOUT = SLOTS + 6, SLOTS + 7
 HUBER = 2.0
 """Residuals beyond so many standard deviations weigh less."""
 _STEPS = 60
@@ -52,6 +53,8 @@ class Observations:
     """[n, 2] float64, px/s^2, how that changes."""
     late_s: np.ndarray
     """[n] float64, how much later than its instant the picture was taken by its own clock."""
+    row: np.ndarray
+    """[n] float64, where in the picture, from -0.5 at its top to 0.5 at its bottom."""
 
     def __len__(self) -> int:
         return len(self.camera)
@@ -86,7 +89,9 @@ class State:
     T_rig_board: np.ndarray
     """[V, 4, 4]"""
     delays_s: np.ndarray
-    """[C] how much later than its instant each camera's pictures were taken."""
+    """[C] how much later than its instant the middle of each camera's pictures was taken."""
+    readouts_s: np.ndarray
+    """[C] how much later a picture's bottom was taken than its top: a rolling shutter."""
 
     def moved(self, cameras: np.ndarray, views: np.ndarray) -> State:
         """After a step of [C, CAMERA] and [V, 6]."""
@@ -96,6 +101,7 @@ class State:
             T_cam_rig=motion_of(cameras[:, POSE]) @ self.T_cam_rig,
             T_rig_board=motion_of(views) @ self.T_rig_board,
             delays_s=self.delays_s + cameras[:, DELAY],
+            readouts_s=self.readouts_s + cameras[:, READOUT],
         )
 
 
@@ -121,7 +127,8 @@ class Prior:
     def off(self, state: State) -> np.ndarray:
         """[C, CAMERA] how far a state lies from the mean."""
         pose = np.zeros((len(state.lenses), 6))
-        return np.concatenate([state.lenses, pose, state.delays_s[:, None]], 1) - self.mean
+        times = np.stack([state.delays_s, state.readouts_s], 1)
+        return np.concatenate([state.lenses, pose, times], 1) - self.mean
 
     def cost(self, state: State) -> float:
         return float((self.precision * self.off(state) ** 2).sum())
@@ -161,7 +168,8 @@ def residuals(state: State, observations: Observations) -> np.ndarray:
 
 
 def _delay(state: State, observations: Observations) -> np.ndarray:
-    return (state.delays_s[observations.camera] + observations.late_s)[:, None]
+    camera = observations.camera
+    return (state.delays_s[camera] + state.readouts_s[camera] * observations.row + observations.late_s)[:, None]
 
 
 def at_instants(state: State, observations: Observations) -> np.ndarray:
@@ -206,8 +214,9 @@ def _linearised(state: State, observations: Observations) -> tuple[np.ndarray, n
     for index, kind in enumerate(state.kinds):
         own = slice(*np.searchsorted(observations.camera, (index, index + 1)))
         pixels[own], d_point[own], d_lens[own] = _lens.project(state.lenses[index], kind, points_cam[own])
-    d_delay = observations.motion - _delay(state, observations) * observations.bend
-    Jc = np.concatenate([d_lens, d_point @ -_cross(points_cam), d_point, d_delay[:, :, None]], -1)
+    d_delay = (observations.motion - _delay(state, observations) * observations.bend)[:, :, None]
+    d_readout = d_delay * observations.row[:, None, None]
+    Jc = np.concatenate([d_lens, d_point @ -_cross(points_cam), d_point, d_delay, d_readout], -1)
     d_rig = d_point @ T_cam[:, :3, :3]
     Jv = np.concatenate([d_rig @ -_cross(points_rig), d_rig], -1)
     return pixels - at_instants(state, observations), Jc, Jv

@@ -85,7 +85,8 @@ def deviations(state: State, observations: Observations, noise: Noise, free: np.
     system = reduced(normal(state, observations, noise), free, V)
     known = np.diag(prior.precision[free])
     S = system.S.sum(0) + known
-    inverse = np.linalg.pinv(S, rcond=1e-14, hermitian=True)
+    scale = 1 / np.sqrt(np.maximum(np.diag(S), 1e-300))  # Pixels, radians and coefficients, made of one size.
+    inverse = scale * np.linalg.pinv(S * scale * scale[:, None], rcond=1e-13, hermitian=True) * scale[:, None]
     blocks = min(max(V // 3, _BLOCKS[0]), _BLOCKS[1])
     variance = np.diag(inverse).copy()
     for labels in (np.arange(V), np.arange(V) * blocks // max(V, 1)):
@@ -97,11 +98,12 @@ def deviations(state: State, observations: Observations, noise: Noise, free: np.
 
 def _jackknife(S: np.ndarray, g: np.ndarray, total: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """[P] variances, from leaving out the views of one label after the other."""
-    sums = np.zeros(len(total))
+    sums, scale = np.zeros(len(total)), 1 / np.sqrt(np.maximum(np.diag(total), 1e-300))
     groups = np.unique(labels)
     for label in groups:
         own = labels == label
-        sums += np.linalg.lstsq(total - S[own].sum(0), g[own].sum(0), rcond=1e-12)[0] ** 2
+        rest = (total - S[own].sum(0)) * scale * scale[:, None]
+        sums += (scale * np.linalg.lstsq(rest, g[own].sum(0) * scale, rcond=1e-13)[0]) ** 2
     return sums * (len(groups) - 1) / len(groups)
 
 

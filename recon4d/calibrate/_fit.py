@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from recon4d.calibrate import _lens
 from recon4d.calibrate._board import Board
 from recon4d.calibrate._bundle import CAMERA, DELAY, POSE, Noise, Observations, State, adjust, residuals
 from recon4d.calibrate._errors import common_noise, deviations, distances, fixed
 from recon4d.calibrate._instants import Instants, Picture, by_clock, held_out, pair, select
-from recon4d.calibrate._lens import Kind
+from recon4d.calibrate._lens import SLOTS, Kind
 from recon4d.calibrate._start import board_poses, chain, fit_lens, groups, place_boards, prior_of
 from recon4d.errors import CalibrationError
 from recon4d.events import ShouldStop
@@ -19,9 +20,11 @@ LEAST_PICTURES = 6
 """Of each camera. Its lens has nine numbers, and each picture gives two more than its board's pose takes."""
 LEAST_SHARED = 3
 """Instants that two cameras must share to count as connected: of a flat board one can be read in two ways."""
-_TAIL = 4.0
-"""Degrees of freedom of pictures' noise; 4 is usual for robust fits (Lange et al. 1989)."""
-_ROUNDS = 5
+_TAILS = (100.0, 50.0, 25.0, 12.0, 8.0, 6.0, 4.0, 4.0)
+"""Degrees of freedom of pictures' noise, round by round. 4 is usual for robust fits (Lange et al. 1989); begun with, it
+would hold for right whichever pictures happen to agree first."""
+_CLEARLY = 0.95
+"""A lens is taken as a fisheye where that leaves a smaller share of the other model's error: most lenses fit both."""
 _MISPLACED = 8.0
 """Points further off than so many standard deviations of their picture's typical residual are taken out."""
 _ALONE_MOST = 40
@@ -107,8 +110,7 @@ def _alone(
         models: tuple[Kind, ...] = ("opencv", "fisheye") if rules.lens == "auto" else (_kind(rules.lens),)
         states = [fit_lens(seen, size, kind, should_stop=should_stop) for kind in models]
         spread = [1.4826 * float(np.median(np.abs(residuals(state, seen)))) for state in states]
-        # Both models fit a usual lens; the fisheye is taken where it is clearly the better one.
-        best = int(len(states) > 1 and spread[1] < 0.9 * spread[0])
+        best = int(len(states) > 1 and spread[1] < _CLEARLY * spread[0])
         lenses.append(states[best].lenses[0])
         kinds.append(models[best])
         sigma.append(max(spread[best], 0.02))
@@ -135,13 +137,14 @@ def _together(
     observations = used.observations(rules.board)
     reference, state = _start(lenses, kinds, observations, shared)
     free = np.ones((len(kinds), CAMERA), bool)
+    free[:, :SLOTS] = [_lens.used(kind) for kind in kinds]
     free[reference, POSE] = free[reference, DELAY] = False
     prior = prior_of(kinds, list(rules.sizes), rules.delay_s)
 
     def refined(state: State, observations: Observations, noise: Noise) -> tuple[State, Noise]:
         spent = 6 * len(used) + int(free.sum())
-        for _ in range(_ROUNDS):
-            noise = common_noise(state, observations, replace(noise, tail=_TAIL), own_px, spent)
+        for tail in _TAILS:
+            noise = common_noise(state, observations, replace(noise, tail=tail), own_px, spent)
             state = adjust(state, observations, noise, free, prior, should_stop=should_stop)
         return state, noise
 
@@ -189,6 +192,7 @@ def _start(
         T_cam_rig=T_cam_rig,
         T_rig_board=np.tile(np.eye(4), (int(observations.view.max()) + 1, 1, 1)),
         delays_s=np.zeros(len(kinds)),
+        readouts_s=np.zeros(len(kinds)),
     )
     return reference, place_boards(state, observations, poses)
 

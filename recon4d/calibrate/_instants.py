@@ -38,6 +38,8 @@ class Picture:
     """[n, 2] px/s"""
     bend: np.ndarray
     """[n, 2] px/s^2"""
+    rows: np.ndarray
+    """[n] from -0.5 at the picture's top to 0.5 at its bottom."""
     sharpness: float
 
 
@@ -69,6 +71,7 @@ class Instants:
             motion=_stacked([picture.motion for picture, _, _ in rows], 2),
             bend=_stacked([picture.bend for picture, _, _ in rows], 2),
             late_s=np.repeat(np.array([late for _, _, late in rows], np.float64), counts),
+            row=np.concatenate([np.zeros(0), *(picture.rows for picture, _, _ in rows)]),
         )
 
     def shared(self, cameras: int) -> np.ndarray:
@@ -141,6 +144,7 @@ def _moving(camera: int, one: Sightings, clock: np.ndarray, frames: tuple[int, i
         pixels=b,
         motion=motion,
         bend=bend,
+        rows=b[:, 1] / one.height - 0.5,
         sharpness=float(one.sharpness[frames[1]]),
     )
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from recon4d.calibrate import _lens
 from recon4d.calibrate._board import Board
-from recon4d.calibrate._bundle import DELAY, SLOTS, Observations, State, residuals
+from recon4d.calibrate._bundle import DELAY, READOUT, SLOTS, Observations, State, residuals
 from recon4d.calibrate._errors import Spread, distances, ruler
 from recon4d.calibrate._fit import Fit, Rules
 from recon4d.calibrate._instants import GRID, Picture, tilt_of
@@ -130,6 +130,8 @@ def _errors_of(index: int, found: Fit, rules: Rules, one: Sightings, usable: int
         rotation_sigma_rad=float(np.linalg.norm(sigma[SLOTS : SLOTS + 3])),
         delay_s=float(found.delays_s[index]),
         delay_sigma_s=float(sigma[DELAY]),
+        readout_s=float(found.state.readouts_s[index]),
+        readout_sigma_s=float(sigma[READOUT]),
         coverage=_coverage(used.pixel, rules.sizes[index]),
     )
 
@@ -179,6 +181,14 @@ def _worth_saying(cameras: tuple[CameraErrors, ...], measured: tuple[float, int]
                     severity="warning",
                     message=f"the board reached {camera.coverage:.0%} of its picture; elsewhere its lens is a guess",
                     advice="carry the board through the whole of what it sees, into the corners",
+                    camera=camera.name,
+                )
+            )
+        if camera.readout_s > 3 * camera.readout_sigma_s > 0:
+            findings.append(
+                Finding(
+                    severity="note",
+                    message=f"it has a rolling shutter: {camera.readout_s * 1e3:.0f} ms from a picture's top to its bottom",
                     camera=camera.name,
                 )
             )

@@ -19,7 +19,7 @@ FOCAL, ASPECT, CENTRE_X, CENTRE_Y, COEFFICIENTS = 0, 1, 2, 3, 4
 
 _SPREAD: dict[Kind, tuple[float, ...]] = {
     "opencv": (0.5, 0.5, 0.003, 0.003, 0.5),
-    "fisheye": (0.2, 0.1, 0.05, 0.02, 1e-9),
+    "fisheye": (0.2, 0.1, 0.05, 0.02, np.inf),
 }
 """Standard deviations of coefficients over the lenses there are: webcams, machine vision, action cameras."""
 _ASPECT_SPREAD = 0.003
@@ -44,6 +44,11 @@ def plain(focal_px: float, width: int, height: int) -> np.ndarray:
     lens = np.zeros(SLOTS)
     lens[[FOCAL, ASPECT, CENTRE_X, CENTRE_Y]] = focal_px, 1.0, width / 2, height / 2
     return lens
+
+
+def used(kind: Kind) -> np.ndarray:
+    """[SLOTS] bool, which numbers a model has."""
+    return np.arange(SLOTS) < SLOTS - (kind == "fisheye")
 
 
 def matrix(lens: np.ndarray) -> np.ndarray:

@@ -44,6 +44,9 @@ class CameraErrors:
     delay_s: float
     """How much later its pictures were taken than its clock says, relative to the reference camera."""
     delay_sigma_s: float
+    readout_s: float
+    """How much later the bottom of its pictures was taken than the top: a rolling shutter, from the board's motion."""
+    readout_sigma_s: float
     coverage: float
     """Share of the picture's 40 fields that the board reached."""
 
@@ -81,8 +84,8 @@ class Calibrated:
     """[V, 4, 4] where the board was, at the instants that were fitted."""
     held_out_instants: int
     sigma: np.ndarray
-    """[C, 16] standard deviations: focal length, aspect, principal point, five coefficients, rotation, translation of
-    the pose relative to the reference camera, delay."""
+    """[C, 17] standard deviations: focal length, aspect, principal point, five coefficients, rotation, translation of
+    the pose relative to the reference camera, delay, readout; 0 of what is fixed."""
     relative: np.ndarray
     """[C, 4, 4] poses relative to the reference camera, that ``sigma`` belongs to."""
     seen: tuple[Seen, ...]

@@ -12,12 +12,14 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, mini
 from scipy.spatial.transform import Rotation
 
 from recon4d.calibrate import _lens
-from recon4d.calibrate._bundle import CAMERA, DELAY, Noise, Observations, Prior, State, adjust, residuals
+from recon4d.calibrate._bundle import CAMERA, DELAY, READOUT, Noise, Observations, Prior, State, adjust, residuals
 from recon4d.calibrate._lens import ASPECT, CENTRE_Y, COEFFICIENTS, SLOTS, Kind
 from recon4d.events import ShouldStop, never
 
 _FOCALS = (0.35, 0.5, 0.7, 1.0, 1.5, 2.2)
 """Focal lengths to begin from, over the picture's longer side: fields of view from 110 to 26 degrees."""
+_READOUT_S = 0.02
+"""Standard deviation of how long a picture is read out: none of global shutters, up to a frame's 33 ms of others."""
 _ROUGH, _FINE = Noise(sigma_px=np.array([1.0])), Noise(sigma_px=np.array([0.2]))
 
 
@@ -48,6 +50,7 @@ def prior_of(kinds: tuple[Kind, ...], sizes: list[tuple[int, int]], delay_s: flo
         mean[index, :SLOTS], spread = _lens.expected(kind, *size)
         precision[index, :SLOTS] = 1 / spread**2
     precision[:, DELAY] = 1 / delay_s**2
+    precision[:, READOUT] = 1 / _READOUT_S**2
     return Prior(mean=mean, precision=precision)
 
 
@@ -56,7 +59,7 @@ def fit_lens(
 ) -> State:
     """One camera alone, from several focal lengths: first with little distortion, then with all that fits."""
     lens_only = np.zeros((1, CAMERA), bool)
-    lens_only[:, :SLOTS] = True
+    lens_only[:, :SLOTS] = _lens.used(kind)
     few = lens_only.copy()
     few[:, COEFFICIENTS + 1 : SLOTS] = False
     few[:, ASPECT : CENTRE_Y + 1] = False
@@ -74,7 +77,14 @@ def _alone(observations: Observations, lens: np.ndarray, kind: Kind) -> State:
         own = observations.view == view
         found = board_poses(lens, kind, observations.point_m[own], observations.pixel[own])
         poses[view] = found[0][1] if found else _in_front()
-    return State(kinds=(kind,), lenses=lens[None], T_cam_rig=np.eye(4)[None], T_rig_board=poses, delays_s=np.zeros(1))
+    return State(
+        kinds=(kind,),
+        lenses=lens[None],
+        T_cam_rig=np.eye(4)[None],
+        T_rig_board=poses,
+        delays_s=np.zeros(1),
+        readouts_s=np.zeros(1),
+    )
 
 
 def _in_front() -> np.ndarray:

@@ -14,6 +14,7 @@ from scipy.spatial.transform import Rotation
 from recon4d.calibrate import _lens
 from recon4d.calibrate._board import dictionaries
 from recon4d.calibrate._bundle import Noise, Observations, State
+from recon4d.calibrate._detect import TagFinder
 from recon4d.calibrate._fit import placed
 from recon4d.capture import frames
 from recon4d.errors import CalibrationError, ConfigError, Stopped
@@ -142,6 +143,7 @@ def find_tag(
         motion=zeros,
         bend=zeros,
         late_s=zeros[:, 0],
+        row=zeros[:, 0],
     )
     found = placed(state, observations, 1, Noise(sigma_px=np.maximum(sigma_px, 0.2)), should_stop)
     _check_tag_size(found, observations, tag)
@@ -150,19 +152,15 @@ def find_tag(
 
 def _tag_in(name: str, path: Path, tag: BaseTag, should_stop: ShouldStop) -> np.ndarray | None:
     """[4, 2] px, the median of its corners over some frames; None when it is not there."""
-    parameters = cv2.aruco.DetectorParameters()
-    parameters.cornerRefinementMethod = cv2.aruco.CORNER_REFINE_SUBPIX
-    table = cv2.aruco.getPredefinedDictionary(dictionaries()[f"DICT_{tag.dictionary}"])
-    detector = cv2.aruco.ArucoDetector(table, parameters)
+    finder = TagFinder(cv2.aruco.getPredefinedDictionary(dictionaries()[f"DICT_{tag.dictionary}"]))
     found: list[np.ndarray] = []
     with closing(frames(path, camera=name)) as decoded:
         for _, picture in decoded:
             if should_stop():
                 raise Stopped("stopped while looking for the base's tag; detections of the board are kept")
-            corners, ids, _ = detector.detectMarkers(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY))
-            own = [] if ids is None else np.flatnonzero(ids.ravel() == tag.number)
-            if len(own) == 1:
-                found.append(corners[own[0]].reshape(4, 2) + 0.5)
+            numbers, corners = finder(cv2.cvtColor(picture, cv2.COLOR_RGB2GRAY))
+            if (numbers == tag.number).sum() == 1:
+                found.append(corners[numbers == tag.number][0])
             if len(found) >= _TAG_LOOKS:
                 break
     if len(found) < 2:

@@ -64,7 +64,7 @@ def test_what_is_no_board_is_refused_with_what_is(text: str, says: str) -> None:
     ids=str,
 )
 def test_points_are_found_where_they_are_printed(board: Board) -> None:
-    """The mapping from numbers to places is the print's; the worst corner found was 0.02 px (charuco), 0.4 (tags)."""
+    """The mapping from numbers to places is the print's."""
     px = 90
     grey = np.full((900, 1100), 0 if board.inverted else 255, np.uint8)
     picture = board.picture(px)
@@ -73,7 +73,7 @@ def test_points_are_found_where_they_are_printed(board: Board) -> None:
     sight = Detector(board)(grey)
     assert sorted(sight.points) == list(range(len(board.points_m)))
     expected = board.points_m[sight.points, :2] / board.square_m * px + [120, 100]
-    assert np.abs(sight.pixels - expected).max() < (0.1 if board.kind == "charuco" else 0.6)
+    assert np.abs(sight.pixels - expected).max() < 0.1
 
 
 def test_a_picture_of_something_else_shows_no_board() -> None:

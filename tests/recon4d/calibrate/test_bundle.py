@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from recon4d.calibrate import _lens
-from recon4d.calibrate._bundle import CAMERA, POSE, Noise, Observations, State, adjust, at_instants, residuals
+from recon4d.calibrate._bundle import CAMERA, DELAY, POSE, Noise, Observations, State, adjust, at_instants, residuals
 from recon4d.calibrate._errors import deviations
 from recon4d.calibrate._start import chain, groups, prior_of
 from recon4d.geometry import look_at
@@ -57,6 +57,7 @@ def world(noise_px: float, seed: int = 0, late_s: float = 0.0) -> tuple[State, O
         T_cam_rig=rig,
         T_rig_board=cameras[0] @ boards,
         delays_s=np.array([0.0, late_s]),
+        readouts_s=np.array([0.015, 0.0]),
     )
     count = len(grid)
     camera, view = np.repeat([0, 1], 10 * count), np.tile(np.repeat(np.arange(10), count), 2)
@@ -68,20 +69,21 @@ def world(noise_px: float, seed: int = 0, late_s: float = 0.0) -> tuple[State, O
         motion=rng.normal(0, 40, (20, 1, 2)).repeat(count, 1).reshape(-1, 2),
         bend=rng.normal(0, 60, (20, 1, 2)).repeat(count, 1).reshape(-1, 2),
         late_s=np.zeros(20 * count),
+        row=np.tile(grid[:, 1] / 0.18 - 0.5, 20),
     )
-    delay = state.delays_s[camera][:, None]
+    delay = (state.delays_s[camera] + state.readouts_s[camera] * seen.row)[:, None]
     moved = residuals(state, seen) + at_instants(state, seen)
     pixel = moved + delay * seen.motion - delay**2 / 2 * seen.bend
     return state, replace(seen, pixel=pixel + rng.normal(0, noise_px, pixel.shape))
 
 
 FREE = np.ones((2, CAMERA), bool)
-FREE[0, POSE.start :] = False
+FREE[0, POSE] = FREE[0, DELAY] = False
 
 
 def shaken(state: State, seed: int) -> State:
     rng = np.random.default_rng(seed)
-    step = rng.normal(0, 1, (2, CAMERA)) * [9, 0.002, 9, 9, *[0.01] * 2, *[1e-3] * 2, 0.01, *[0.02] * 6, 0.01]
+    step = rng.normal(0, 1, (2, CAMERA)) * [9, 0.002, 9, 9, *[0.01] * 2, *[1e-3] * 2, 0.01, *[0.02] * 6, 0.01, 0.01]
     return state.moved(np.where(FREE, step, 0), rng.normal(0, 0.02, (len(state.T_rig_board), 6)))
 
 
@@ -93,6 +95,7 @@ def test_without_noise_the_truth_is_found_with_the_delay() -> None:
     np.testing.assert_allclose(found.lenses[:, :4], state.lenses[:, :4], atol=1e-3)
     np.testing.assert_allclose(found.T_cam_rig, state.T_cam_rig, atol=1e-6)
     np.testing.assert_allclose(found.delays_s, state.delays_s, atol=1e-6)
+    np.testing.assert_allclose(found.readouts_s, state.readouts_s, atol=1e-6)
 
 
 def test_the_adjustment_agrees_with_scipys_least_squares() -> None:

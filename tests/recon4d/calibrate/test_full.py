@@ -52,12 +52,13 @@ def test_four_cameras_with_a_fisheye_by_a_charuco_board(tmp_path: Path) -> None:
 
 @pytest.mark.xfail(strict=False, reason="corners of tags are drawn inwards: the focal length is 0.7 % off")
 def test_a_tag_grid_and_a_tag_of_the_robots_base(tmp_path: Path) -> None:
-    """The base's tag lies on the bench, and is drawn into every picture."""
+    """The base's tag hangs behind the volume, and is drawn into every picture where the board is not."""
     board = Board.parse("apriltag:5x4:65mm:gap=0.3:dict=36h11:order=bottom")
     rig = trio()
     videos = film(tmp_path, rig, board, carried(5, reach_m=0.12, period_s=7.0), Film(fps=10, seconds=5.0))
     T_world_tag = np.eye(4)
-    T_world_tag[:3, 3] = 0.1, 0.0, 0.0
+    T_world_tag[:3, :3] = [[1, 0, 0], [0, 0, -1], [0, 1, 0]]
+    T_world_tag[:3, 3] = -0.4, 0.3, 0.5
     for one in rig:
         videos[one.name] = _with_tag(videos[one.name], tmp_path / f"tag_{one.name}.mp4", one, T_world_tag, 0.12)
     T_base_tag = np.eye(4)
@@ -72,8 +73,8 @@ def test_a_tag_grid_and_a_tag_of_the_robots_base(tmp_path: Path) -> None:
         assert one.position_m < 0.005
         assert one.angle_deg < 0.3
     for got, own in zip(result.rig.cameras, rig, strict=True):
-        expected = own.camera.center_w - T_world_tag[:3, 3] + T_base_tag[:3, 3]
-        np.testing.assert_allclose(got.camera.center_w, expected, atol=0.01)
+        in_base = T_base_tag @ np.linalg.inv(T_world_tag) @ [*own.camera.center_w, 1.0]
+        np.testing.assert_allclose(got.camera.center_w, in_base[:3], atol=0.005)
     with pytest.raises(CalibrationError, match=r"tag measures 1[12]\d\.\d mm, given were 60\.0 mm"):
         calibrate(given, board, base_tag=replace(tag, size_m=0.06))
 
@@ -167,8 +168,9 @@ def test_webcams_agree_with_what_others_solved(solved: Calibrated, take: Path) -
 
 @pytest.mark.xfail(strict=False, reason="rolling shutters are not modelled: the halves are 2 sigma apart")
 def test_two_halves_of_the_webcams_agree_within_their_error_bars(webcams: dict[str, Path], tmp_path: Path) -> None:
-    """Every second stretch of six frames against the others, and the first half against the second for the three
-    cameras that see the board in both. Differences in standard deviations have a root mean square near one."""
+    """Every second stretch of eleven frames against the others, and the first half against the second for the three
+    cameras that see the board in both. Differences in standard deviations have a root mean square near one; measured
+    0.7 and 0.9. Without the rolling shutters (29 ms) the halves were 2.0 apart, by the normal matrix's bars 3.3."""
     board = Board.parse("charuco:4x5:54mm:dict=4X4_1000:inverted")
     config = CalibrateConfig(held_out_every=0)
     whole = {name: [picture for _, picture in frames(path)][66:] for name, path in webcams.items()}
@@ -191,7 +193,7 @@ def test_two_halves_of_the_webcams_agree_within_their_error_bars(webcams: dict[s
             SAY("%s, %s, differences in sigma: %s", label, name, np.round(row, 1))
         total = np.sqrt(np.nanmean(off_by**2))
         SAY("%s: root mean square %.2f sigma", label, total)
-        assert 0.2 < total < 1.6
+        assert 0.2 < total < 1.3
 
 
 def differences(a: Calibrated, b: Calibrated) -> np.ndarray:
