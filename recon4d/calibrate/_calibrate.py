@@ -128,7 +128,7 @@ def calibrate(
     bench = None if align is None else _bench(found, rules, lying or sightings, align, should_stop)
     world = bench or level(found.state)
     if base_tag is not None:
-        world = at_base(find_tag(videos, found.state, found.noise_px, base_tag, should_stop), base_tag, bench)
+        world = at_base(*find_tag(videos, found.state, found.noise_px, base_tag, should_stop), base_tag, bench)
     result = result_of(found, rules, sightings, pictures, world, pairing, findings)
     for finding in (one for one in result.findings if one.severity == "warning"):
         on_event(Warned(stage=_STAGE, message=str(finding)))

@@ -36,7 +36,7 @@ def draw_rig(result: Calibrated, path: Path) -> Path:
     frusta = np.stack([_frustum(one, reach) for one in cameras])
     everything = np.concatenate([frusta.reshape(-1, 3), corners.reshape(-1, 3)])
     low, high = everything.min(0) - 0.3 * reach, everything.max(0) + 0.3 * reach
-    figure = Figure(figsize=(15, 6.2), dpi=110, layout="compressed")
+    figure = Figure(figsize=(15, 6.2), dpi=110, layout="constrained")
     for axes, (title, across, up) in zip(figure.subplots(1, 3), _VIEWS, strict=True):
         _paper(axes, title, across, up, low, high)
         axes.add_collection(
@@ -161,5 +161,5 @@ def _paper(axes: Axes, title: str, across: int, up: int, low: np.ndarray, high: 
 def _write(figure: Figure, path: Path) -> Path:
     FigureCanvasAgg(figure)
     with replacing(path) as temporary, temporary.open("wb") as file:
-        figure.savefig(file, format="png")
+        figure.savefig(file, format="png", bbox_inches="tight", pad_inches=0.1)
     return path

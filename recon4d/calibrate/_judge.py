@@ -71,8 +71,7 @@ def result_of(
     cameras = tuple(_rig_camera(i, state, rules) for i in count)
     errors = tuple(_errors_of(i, found, rules, sightings[i], len(pictures[i])) for i in count)
     findings = [*findings, *_worth_saying(errors, measured, rules.board)]
-    if world.plane is None:
-        findings.append(Finding(severity="note", message=world.words))
+    findings.append(Finding(severity="note", message=f"the world: {world.words}"))
     notes = f"calibrated from a board {rules.board}; {world.words}"
     return Calibrated(
         rig=Rig(cameras=cameras, plane=world.plane, notes=notes),
@@ -188,7 +187,7 @@ def _worth_saying(cameras: tuple[CameraErrors, ...], measured: tuple[float, int]
             findings.append(
                 Finding(
                     severity="note",
-                    message=f"it has a rolling shutter: {camera.readout_s * 1e3:.0f} ms from a picture's top to its bottom",
+                    message=f"its shutter rolls: {camera.readout_s * 1e3:.0f} ms from a picture's top to its bottom",
                     camera=camera.name,
                 )
             )

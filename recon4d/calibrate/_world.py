@@ -13,7 +13,7 @@ from scipy.spatial.transform import Rotation
 
 from recon4d.calibrate import _lens
 from recon4d.calibrate._board import dictionaries
-from recon4d.calibrate._bundle import Noise, Observations, State
+from recon4d.calibrate._bundle import Noise, Observations, State, normal
 from recon4d.calibrate._detect import TagFinder
 from recon4d.calibrate._fit import placed
 from recon4d.capture import frames
@@ -24,6 +24,8 @@ _TAG_LOOKS = 40
 """Frames of each video in which the base's tag is looked for."""
 _TAG_STILL_PX = 2.0
 _TAG_SIZE = 0.05
+_TAG_NOISE_PX = 0.2
+"""Of a tag's corner, at least: the same in every frame, so that many frames do not make it less."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +99,7 @@ def on_bench(T_rig_boards: np.ndarray, thickness_m: float) -> World:
     )
 
 
-def at_base(T_rig_tag: np.ndarray, tag: BaseTag, bench: World | None) -> World:
+def at_base(T_rig_tag: np.ndarray, sigma_rad: float, tag: BaseTag, bench: World | None) -> World:
     """The robot's base; the bench, where it is known, as a plane in it."""
     T_base_tag = np.eye(4) if tag.T_base_tag is None else tag.T_base_tag
     T = T_base_tag @ np.linalg.inv(T_rig_tag)
@@ -105,7 +107,12 @@ def at_base(T_rig_tag: np.ndarray, tag: BaseTag, bench: World | None) -> World:
     if bench is not None and bench.plane is not None:
         T_bench_base = bench.T_world_rig @ np.linalg.inv(T)
         plane = bench.plane @ T_bench_base  # Planes go the other way from points.
-    return World(T_world_rig=T, plane=plane, words=f"the robot's base, by tag {tag.number}")
+    degrees = np.degrees(sigma_rad)
+    words = (
+        f"the robot's base, by tag {tag.number}, which is turned right to {degrees:.2f} degrees (a standard deviation):"
+        f" {1e3 * sigma_rad:.0f} mm at a metre from it; a larger tag, or one that more cameras see, is surer"
+    )
+    return World(T_world_rig=T, plane=plane, words=words)
 
 
 def moved(state: State, world: World) -> State:
@@ -116,8 +123,8 @@ def moved(state: State, world: World) -> State:
 
 def find_tag(
     videos: Mapping[str, Path], state: State, sigma_px: np.ndarray, tag: BaseTag, should_stop: ShouldStop
-) -> np.ndarray:
-    """[4, 4] T_rig_tag, from all cameras that see it.
+) -> tuple[np.ndarray, float]:
+    """[4, 4] T_rig_tag, from all cameras that see it, and the standard deviation of its rotation in radians.
 
     Raises:
         CalibrationError: it is seen by none, moves, or has another size.
@@ -145,9 +152,11 @@ def find_tag(
         late_s=zeros[:, 0],
         row=zeros[:, 0],
     )
-    found = placed(state, observations, 1, Noise(sigma_px=np.maximum(sigma_px, 0.2)), should_stop)
+    noise = Noise(sigma_px=np.maximum(sigma_px, _TAG_NOISE_PX))
+    found = placed(state, observations, 1, noise, should_stop)
     _check_tag_size(found, observations, tag)
-    return found.T_rig_board[0]
+    variances = np.diag(np.linalg.inv(normal(found, observations, noise).vv.sum(0)))
+    return found.T_rig_board[0], float(np.sqrt(variances[:3].sum()))
 
 
 def _tag_in(name: str, path: Path, tag: BaseTag, should_stop: ShouldStop) -> np.ndarray | None:

@@ -178,6 +178,7 @@ def test_the_obvious_alternatives_are_tried_and_said(given: str, still: dict[str
         ("charuco:5x6:60mm:dict=5X5_50", "markers of another dictionary are seen: 4X4_.*inverted"),
         ("charuco:7x9:60mm:dict=4X4_50:inverted", "not lying as on this board|never seen in any video"),
         ("apriltag:4x4:60mm", "was never seen"),
+        ("charuco:5x4:60mm:dict=4X4_50:inverted", "another board, or one with more squares"),
     ],
 )
 def test_another_board_is_refused_with_what_is_seen(
