@@ -37,7 +37,7 @@ def view(scene: Annotated[Path, tyro.conf.Positional], /, *, port: int = 0, open
             raise ConfigError(f"port {port} cannot be used: {error}; leave --port out to take a free one") from error
         address = f"http://127.0.0.1:{server.server_port}/"
         with server:
-            # Not in this thread: an interrupt that came while it let go of a request's thread would be lost.
+            # Not in this thread, so that an interrupt finds it waiting and never in the middle of a request.
             threading.Thread(target=server.serve_forever, daemon=True).start()
             signal.signal(signal.SIGTERM, signal.default_int_handler)  # The same as Ctrl-C: the folder goes too.
             try:

@@ -26,7 +26,13 @@ def test_a_scene_is_served_until_ctrl_c(tmp_path: Path, end: signal.Signals) -> 
     save(tiny_scene(), tmp_path / "scene")
     command = [sys.executable, "-m", "recon4d", "view", str(tmp_path / "scene")]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        # A shell's background jobs ignore Ctrl-C, and so would all that they start: also when these tests are one.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:
             assert process.stdout is not None
