@@ -7,6 +7,7 @@ import os
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import av
 import numpy as np
@@ -166,6 +167,27 @@ def test_the_whole_sample(sample: SimpleNamespace, tmp_path: Path, reference: st
     out = write_capture(result, folder, tmp_path / "out")
     errors = {name: float(np.abs(e).max()) for name, e in sample.errors(out, result.reference).items()}
     assert max(errors.values()) < 0.1, errors
+
+
+@pytest.mark.slow
+def test_an_unsynchronised_camera_from_check_to_check(
+    sample: SimpleNamespace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`check` says that nobody gave a camera's times, `sync` finds them, and then `check` has nothing to say."""
+
+    def report(folder: Path) -> dict[str, Any]:
+        capsys.readouterr()
+        assert main(["check", str(folder), "--json", "--sheet", "none"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    times = {name: sample.true_times()[name] for name in ("cam1", "cam2", "cam6", "cam7")}
+    folder = sample.write(tmp_path / "in", times | {"cam7": None})
+    before = report(folder)
+    assert before["clocks"].startswith("of 'cam7' nobody gave times")
+    assert main(["sync", str(folder), "--out", str(tmp_path / "out"), "--reference", "cam6"]) == 0
+    errors = sample.errors(tmp_path / "out", "cam6")
+    assert {name: float(np.abs(e).max()) < 0.1 for name, e in errors.items()} == dict.fromkeys(times, True)
+    assert "nobody gave" not in report(tmp_path / "out")["clocks"]
 
 
 CUTS = {"220422302296": 0, "234222302164": 7, "234222303707": 23}
