@@ -42,7 +42,7 @@ class Camera:
             )
         T = self.T_cam_world
         if T.shape != (4, 4) or not (np.abs(T) < 1e100).all():
-            raise CalibrationError(f"the pose must be a finite 4x4 matrix; it is {T.tolist()}", camera=self.name)
+            raise CalibrationError(f"the pose must be 4x4 numbers of metres; it is {T.tolist()}", camera=self.name)
         error = float(np.abs(T[:3, :3] @ T[:3, :3].T - np.eye(3)).max())
         if error > 1e-3 or np.linalg.det(T[:3, :3]) < 0:
             raise CalibrationError(

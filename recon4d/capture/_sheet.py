@@ -52,9 +52,7 @@ def contact_sheet(examination: Examination) -> np.ndarray | None:
 
 def _enlarged(camera: Camera) -> Camera:
     """The camera at the width of the sheet's pictures."""
-    size = _WIDTH_PX, max(1, round(camera.height * _WIDTH_PX / camera.width))
-    scale = np.diag([size[0] / camera.width, size[1] / camera.height, 1.0])
-    return Camera(name=camera.name, width=size[0], height=size[1], K=scale @ camera.K, T_cam_world=camera.T_cam_world)
+    return camera.resized(_WIDTH_PX, max(1, round(camera.height * _WIDTH_PX / camera.width)))
 
 
 def _frame(name: str, examination: Examination) -> Colour | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -54,15 +55,28 @@ class Untrusted:
         if self.path.is_file():
             candidates = [self.path]
         else:
-            files = (p for p in self.path.iterdir() if p.suffix.lower() in _PARSED and p.is_file())
-            candidates = sorted(files)[:_MOST_FILES]
+            candidates = sorted(p for p in self.path.iterdir() if p.suffix.lower() in _PARSED and p.is_file())
+            for path in candidates[_MOST_FILES:]:
+                self.complaints[path.name] = f"is not looked at: the folder has more than {_MOST_FILES} such files"
         found = {}
-        for path in candidates:
+        for path in candidates[:_MOST_FILES]:
             try:
                 found[path] = parse(path)
             except CaptureError as error:
                 self.complaints[path.name] = error.reason
         return found
+
+    def only(self, fits: Callable[[Any], bool], what: str) -> tuple[Path, Any]:
+        """The one document that fits; ``what`` says of files, in an error, what they hold.
+
+        Raises:
+            CaptureError: none fits, or several do.
+        """
+        fitting = [(path, data) for path, data in self.documents.items() if fits(data)]
+        if len(fitting) != 1:
+            names = ", ".join(path.name for path, _ in fitting)
+            raise CaptureError(f"{len(fitting) or 'no'} files hold {what}" + (f": {names}; give one" if names else ""))
+        return fitting[0]
 
 
 def parse(path: Path) -> dict[str, Any] | list[Any]:

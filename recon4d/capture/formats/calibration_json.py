@@ -15,7 +15,6 @@ from recon4d.capture._findings import Finding, Inspection
 from recon4d.capture._manifest import Manifest, parse_manifest
 from recon4d.capture._rig import Rig
 from recon4d.capture.calibrations import W2C_OPENCV, CalibrationFormat, Found, FoundCamera, Reading, Untrusted
-from recon4d.errors import CaptureError
 
 _DECLARED = {("T_cam_world", "opencv"): W2C_OPENCV, ("T_cam_world", "opengl"): Reading("w2c", "opengl")}
 _DECLARED |= {("T_world_cam", axes): Reading("c2w", axes) for axes in ("opencv", "opengl")}
@@ -89,13 +88,7 @@ def _recognises(source: Untrusted) -> bool:
 
 
 def _read(source: Untrusted) -> Found:
-    ours = {path: data for path, data in source.documents.items() if _is_ours(data)}
-    if len(ours) != 1:
-        raise CaptureError(
-            f"{len(ours) or 'no'} files hold a calibration in our form"
-            + (f": {', '.join(path.name for path in ours)}; give one of them" if ours else "")
-        )
-    ((path, data),) = ours.items()
+    path, data = source.only(_is_ours, "a calibration in our form")
     return found_in(data, source.folder, path.name)
 
 

@@ -87,13 +87,7 @@ def _recognises(source: Untrusted) -> bool:
 
 
 def _read(source: Untrusted) -> Found:
-    documents = {path: data for path, data in source.documents.items() if _is_ours(data)}
-    if len(documents) != 1:
-        raise CaptureError(
-            f"{len(documents) or 'no'} files hold 'frames' with a 'transform_matrix'"
-            + (f": {', '.join(path.name for path in documents)}; give one of them" if documents else "")
-        )
-    ((path, data),) = documents.items()
+    path, data = source.only(_is_ours, "'frames' with a 'transform_matrix'")
     frames = _frames(data, path.name)
     pictures = [frame["file_path"] for frame in frames]
     findings: list[Finding] = []

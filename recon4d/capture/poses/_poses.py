@@ -48,7 +48,9 @@ def check_poses(views: Sequence[View], plane: np.ndarray | None, inspection: Ins
     if len(views) < 2:
         return PoseFit()
     pairs = compare(views, [view.camera for view in views], GROUND if plane is None else plane)
-    if any(_found(pair) for pair in pairs) if plane is not None else 2 * len(_agreeing(pairs)) > len(pairs):
+    # A plane that is named is the bench; the ground counts as one only if most pairs agree exactly.
+    fits = any(map(_found, pairs)) if plane is not None else 2 * len(_agreeing(pairs)) > len(pairs)
+    if fits:
         return _judge(pairs, inspection)
     reading = fitting_reading(views, GROUND if plane is None else plane)
     best = max((pair.similarity for pair in pairs), default=0.0)

@@ -40,15 +40,7 @@ class Shrinker:
     def __init__(self, camera: Camera, valid: np.ndarray) -> None:
         share = min(1.0, _WIDTH_PX / camera.width)
         self._size = max(1, round(camera.width * share)), max(1, round(camera.height * share))
-        # Pixels are areas here (the first centre is at 0.5), so K scales without an offset.
-        scale = np.diag([self._size[0] / camera.width, self._size[1] / camera.height, 1.0])
-        self.camera = Camera(
-            name=camera.name,
-            width=self._size[0],
-            height=self._size[1],
-            K=scale @ camera.K,
-            T_cam_world=camera.T_cam_world,
-        )
+        self.camera = camera.resized(*self._size)
         self.valid = cv2.resize(valid.astype(np.uint8), self._size, interpolation=cv2.INTER_NEAREST).astype(bool)
 
     def __call__(self, frame: np.ndarray) -> np.ndarray:
